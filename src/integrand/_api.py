@@ -1,0 +1,373 @@
+"""The front door."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .baselines import Baseline, settle_baselines
+from ._trees import Leaves, Tensors, Tree, flatten, unflat
+from .attribution import Attribution, Certificate, ExampleCertificate, group_sums
+from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
+from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
+from .execute._memory import STORE_BYTES, Chunks
+from .execute._progress import ProgressOption, Reporter
+from .functions import Function, Score, Target, build, undisturbed
+from .functions._layer import Layers
+from .paths import Path, Piece
+from .paths._paths import segment
+from .quadrature import RULES, Rule
+
+RuleName = Literal["right", "left", "midpoint", "trapezoid", "simpson", "gauss-legendre"]
+
+
+def integrated_gradients(
+    model: Callable[..., Any],
+    x: Tensors,
+    baseline: Baseline = None,
+    *,
+    target: Target = None,
+    score: Score = "logit",
+    tol: float = 0.01,
+    steps: int | None = None,
+    rule: RuleName | Rule | None = None,
+    layer: Layers | None = None,
+    layer_side: Literal["output", "input"] = "output",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    batched: bool | None = None,
+    draws: int = 20,
+    mask: Tensors | None = None,
+    groups: Tensors | None = None,
+    create_graph: bool = False,
+    max_evaluations: int = 4000,
+    memory: int | None = None,
+    chunk: int | None = None,
+    progress: ProgressOption = None,
+) -> Attribution:
+    """Integrated gradients of a score, to a tolerance.
+
+    >>> def f(x):  # the paper's first example of saturation
+    ...     return 1 - torch.relu(1 - x).sum(1)
+    >>> result = integrated_gradients(f, torch.tensor([[2.0]]))
+    >>> result.values
+    tensor([[1.]])
+
+    Args:
+        model: an ``nn.Module`` in eval mode, or any callable of tensors.
+        x: one tensor, a tuple of tensors (positional) or a dict of them (keywords), one row per example; or a single
+            example, where the model takes no batch dimension.
+        baseline: where the path starts, in the structure of x. None means zero; a number fills; a tensor without the
+            batch dimension, or with one row, is shared; several baselines average: a tensor with one more dimension in
+            front, a list of baselines, or a function of no arguments that draws one (``draws`` times). With ``layer``,
+            either a model input or a value of the layer.
+        target: the output to explain: an int, one per example, an index tuple for outputs with more dimensions, or a
+            function from the output to one score per example. None means the only output, else the top class of x.
+        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax
+            (sigmoid for a single output).
+        tol: the relative L1 error over the features to integrate to, sum|a - a*| / sum|a*|, for each example.
+        steps: a fixed number of gradient evaluations instead; the certificate still says how far off they are.
+        rule: with ``steps``, the rule: ``right`` is the paper's equation 3; default ``gauss-legendre``. Or a
+            :class:`~integrand.quadrature.Rule` of your own.
+        layer: explain the value of a submodule instead of x: its dotted name, the module, or several of them. Token
+            ids need this: name the embedding. A module called more than once gives one tensor per call.
+        layer_side: what the layer gives (``output``) or gets (``input``).
+        args: further positional arguments of the model; what has one entry per example is split with the batch.
+        kwargs: further keyword arguments, likewise.
+        batched: whether the first dimension of x counts examples; found out if not given.
+        draws: how many baselines to draw from a function.
+        mask: in the structure of one example, True for features to explain; the others get zero, and their share shows
+            as what the sum misses.
+        groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out.
+        create_graph: make the values differentiable, for attribution priors.
+        max_evaluations: gradient evaluations that one example may take.
+        memory: bytes that the run may hold; half for activations, half for gradients that the control keeps.
+        chunk: rows to run at a time; chosen by measurement if not given.
+        progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
+            :class:`~integrand.execute.Progress`.
+
+    Returns:
+        Values in the structure of x, with their certificate.
+    """
+    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, draws, progress, create_graph)
+    tree, leaves = flatten(x, what="x")
+    with undisturbed(model, differentiable=create_graph):
+        function = build(
+            model,
+            tree,
+            tuple(leaf.clone() if leaf.is_inference() else leaf.detach() for leaf in leaves),
+            target=target,
+            score=score,
+            args=tuple(args),
+            kwargs=dict(kwargs or {}),
+            layer=layer,
+            layer_side=layer_side,
+            batched=batched,
+        )
+        starts = settle_baselines(baseline, function, draws)
+        pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
+        _warn_if_same(starts, function)
+        meta = {"method": "integrated gradients", "baselines": str(len(starts))}
+        return _attribute(function, pieces, options, mask, groups, meta)
+
+
+def path_attribution(
+    model: Callable[..., Any],
+    path: Path,
+    *,
+    target: Target = None,
+    score: Score = "logit",
+    tol: float = 0.01,
+    steps: int | None = None,
+    rule: RuleName | Rule | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    batched: bool | None = None,
+    mask: Tensors | None = None,
+    groups: Tensors | None = None,
+    create_graph: bool = False,
+    max_evaluations: int = 4000,
+    memory: int | None = None,
+    chunk: int | None = None,
+    progress: ProgressOption = None,
+) -> Attribution:
+    """Attribution along any path, to a tolerance.
+
+    Args:
+        model: as in :func:`integrated_gradients`, and so for what is not described here.
+        path: a :class:`~integrand.paths.Straight`, :class:`~integrand.paths.Polyline`,
+            :class:`~integrand.paths.Curve`, :class:`~integrand.paths.Average`, or an object of your own with their
+            two methods.
+        target: the output to explain; None means the only output, else the top class at the end of the path.
+        score: logit, probability or log-probability.
+        tol: the relative L1 error to integrate to.
+        steps: a fixed number of gradient evaluations on each smooth piece of the path instead.
+        rule: with ``steps``, the rule.
+        args: further positional arguments of the model.
+        kwargs: further keyword arguments.
+        batched: whether the first dimension counts examples.
+        mask: features to explain.
+        groups: labels to sum by.
+        create_graph: make the values differentiable.
+        max_evaluations: gradient evaluations that one example may take.
+        memory: bytes that the run may hold.
+        chunk: rows to run at a time.
+        progress: a bar or a callback.
+
+    Returns:
+        Values in the structure of the path's end, with their certificate.
+    """
+    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, 1, progress, create_graph)
+    if not isinstance(path, Path):
+        raise InputError(
+            f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Average) or an "
+            "object with end() and pieces(batched=...)."
+        )
+    tree, leaves = flatten(path.end(), what="the path's end")
+    with undisturbed(model, differentiable=create_graph):
+        function = build(
+            model,
+            tree,
+            tuple(leaf.detach() for leaf in leaves),
+            target=target,
+            score=score,
+            args=tuple(args),
+            kwargs=dict(kwargs or {}),
+            layer=None,
+            layer_side="output",
+            batched=batched,
+        )
+        meta = {"method": f"path attribution ({type(path).__name__})"}
+        return _attribute(function, path.pieces(batched=function.batched), options, mask, groups, meta)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that says how to integrate, checked."""
+
+    tol: float
+    rule: Rule | None
+    max_evaluations: int
+    memory: int | None
+    chunk: int | None
+    progress: ProgressOption
+    create_graph: bool
+
+    @staticmethod
+    def make(
+        tol: float,
+        steps: int | None,
+        rule: str | Rule | None,
+        max_evaluations: int,
+        memory: int | None,
+        chunk: int | None,
+        draws: int,
+        progress: ProgressOption,
+        create_graph: bool,
+    ) -> Options:
+        """Check the numbers and build the rule."""
+        if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not math.isfinite(tol) or tol <= 0:
+            raise OptionError(f"got tol={tol!r}; expected a positive number, the relative error to reach, such as 0.01 for 1%.")
+        counts = {"steps": steps, "max_evaluations": max_evaluations, "memory": memory, "chunk": chunk, "draws": draws}
+        for name, value in counts.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+                raise OptionError(f"got {name}={value!r}; expected a whole number from 1 on.")
+        if steps is None and max_evaluations < 17:
+            raise OptionError(f"got max_evaluations={max_evaluations}; expected at least 17 to integrate to a tolerance, or use steps=.")
+        return Options(tol, _rule_of(rule, steps), max_evaluations, memory, chunk, progress, create_graph)
+
+
+def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
+    if isinstance(rule, Rule):
+        if steps is not None and steps != len(rule):
+            raise OptionError(f"got steps={steps} and a rule with {len(rule)} nodes; leave steps out.")
+        return rule
+    if rule is not None and rule not in RULES:
+        raise OptionError(f"got rule={rule!r}; expected one of {', '.join(map(repr, RULES))}, or a Rule.")
+    if rule is not None and steps is None:
+        raise OptionError(f"got rule={rule!r} without steps=; a fixed rule needs its number of steps, for example steps=50.")
+    return None if steps is None else RULES[rule or "gauss-legendre"](int(steps))
+
+
+def _attribute(
+    function: Function,
+    pieces: Sequence[Piece],
+    options: Options,
+    mask: Tensors | None,
+    groups: Tensors | None,
+    meta: dict[str, str],
+) -> Attribution:
+    """Integrate, and dress the outcome."""
+    if mask is not None and groups is not None:
+        raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
+    device = function.inputs[0].device
+    reporter = Reporter(options.progress)
+    evaluator = Evaluator(function, pieces, Chunks.start(device, rows=options.chunk, memory=options.memory), reporter)
+    try:
+        if options.rule is not None:
+            outcome = integrate_fixed(evaluator, options.rule, options.tol)
+        else:
+            store = STORE_BYTES if options.memory is None else options.memory // 2
+            limit = options.max_evaluations
+            outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, store_bytes=store)
+        values = _differentiable(evaluator, outcome) if options.create_graph else outcome.values
+    finally:
+        reporter.close()
+    shapes = [leaf.shape[1:] for leaf in function.inputs]
+    leaves = tuple(
+        part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True)
+    )
+    _warn_if_zero(leaves, function)
+    certificate = _certificate(evaluator, outcome, options.tol)
+    _warn_if_missed(certificate)
+    meta |= {"integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
+    shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
+    if groups is not None:
+        return Attribution(group_sums(shown, groups, batched=function.batched), certificate, function.batched, meta)
+    if mask is not None:
+        shown = _masked(shown, mask, function)
+    return Attribution(function.tree.build(shown), certificate, function.batched, meta)
+
+
+def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
+    """The same weighted sum once more, with its graph."""
+    examples = evaluator.function.examples
+    key = np.stack([outcome.nodes.pieces, outcome.nodes.rows, outcome.nodes.t], 1)
+    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    weights = np.bincount(inverse.ravel(), outcome.weights, len(first))
+    nodes = outcome.nodes[first]
+    used = weights != 0
+    nodes, weights = nodes[np.flatnonzero(used)], weights[used]
+    total = torch.zeros(examples, evaluator.features, dtype=torch.float64, device=evaluator.device)
+    for index, terms in evaluator.differentiable_at(nodes):
+        factor = torch.as_tensor(weights[index], device=evaluator.device)[:, None]
+        total = total.index_add(0, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
+    return total
+
+
+def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
+    _, masks = flatten(mask, what="mask")
+    if len(masks) != len(leaves):
+        raise InputError(f"mask has {len(masks)} tensors; expected {len(leaves)}, one per tensor of x.")
+    out = []
+    for leaf, part in zip(leaves, masks, strict=True):
+        shape = leaf.shape[1:] if function.batched else leaf.shape
+        try:
+            wide = part.to(leaf.device, torch.bool).expand(shape)
+        except RuntimeError:
+            raise InputError(
+                f"mask has shape {tuple(part.shape)}; expected {tuple(shape)}, the shape of one example, or one that broadcasts."
+            ) from None
+        out.append(torch.where(wide, leaf, torch.zeros_like(leaf)))
+    return tuple(out)
+
+
+def _certificate(evaluator: Evaluator, outcome: Outcome, tol: float) -> Certificate:
+    function = evaluator.function
+    precision = str(function.inputs[0].dtype).removeprefix("torch.")
+    examples = []
+    for i, record in enumerate(outcome.records):
+        fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+        examples.append(
+            ExampleCertificate(
+                **fields,
+                tol=tol,
+                gradients=int(evaluator.gradients[i]),
+                forwards=int(evaluator.forwards[i]) + 1,  # and the one at the input that settled the target
+                precision=precision,
+                target=function.scorer.words[i],
+            )
+        )
+    return Certificate(tuple(examples))
+
+
+def _warn_if_same(starts: Sequence[Leaves], function: Function) -> None:
+    same = torch.ones(function.examples, dtype=torch.bool)
+    for start in starts:
+        for a, b in zip(start, function.inputs, strict=True):
+            same &= (a == b).flatten(1).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
+    if same.any():
+        which = same.nonzero().flatten().tolist()
+        warnings.warn(
+            f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a baseline that "
+            "differs from the input; choose another one.",
+            ZeroAttributionWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_if_zero(leaves: Leaves, function: Function) -> None:
+    for name, leaf, value in zip(function.tree.names, leaves, function.inputs, strict=True):
+        if not leaf.detach().any() and value.any():
+            warnings.warn(
+                f"every attribution to x{name} is exactly zero: the score does not depend on it between baseline and input. "
+                "Check the target, and that the model uses this input (an integer cast or a threshold hides it).",
+                ZeroAttributionWarning,
+                stacklevel=4,
+            )
+
+
+def _warn_if_missed(certificate: Certificate) -> None:
+    missed = [i for i, example in enumerate(certificate) if not example.converged]
+    if missed:
+        warnings.warn(
+            f"the tolerance was not met for {len(missed)} of {len(certificate)} example(s); example {missed[0]}: "
+            f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _version() -> str:
+    try:
+        return version("integrand")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,84 @@
+"""Saving and loading: safetensors for the numbers, JSON in its header for the rest. Nothing is ever executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from ._trees import Tree, flatten
+from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Status
+from .errors import FileError, MissingExtraError, OptionError
+
+FORMAT = 1
+"""Version of the file format; a file with a larger number is refused."""
+
+_KEY = "integrand"
+
+
+def save(result: Attribution, path: Path, **options: Any) -> Path:
+    """Write a result; the ending of the path decides how. See :meth:`Attribution.save`."""
+    suffix = path.suffix.lower()
+    if suffix == ".html":
+        from .render import report
+
+        path.write_text(report(result, **options), encoding="utf-8")
+    elif suffix in {".png", ".svg", ".pdf"}:
+        from .render import figure
+
+        figure(result, **options).savefig(path, bbox_inches="tight")
+    elif suffix == ".safetensors":
+        if options:
+            raise OptionError(f"got options {sorted(options)} for a .safetensors file; they are for .html and .png")
+        _write(result, path)
+    else:
+        raise OptionError(f"got the ending {suffix!r}; expected .safetensors for the numbers, .html, .png, .svg or .pdf")
+    return path
+
+
+def _write(result: Attribution, path: Path) -> None:
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        raise MissingExtraError("safetensors", "files", "saving an attribution") from None
+    tree, leaves = flatten(result.values, what="values")
+    header = {
+        "format": FORMAT,
+        "structure": {"kind": tree.kind, "keys": list(tree.keys), "size": tree.size},
+        "batched": result.batched,
+        "meta": result.meta,
+        "certificate": [dataclasses.asdict(example) | {"status": example.status.name} for example in result.certificate],
+    }
+    tensors = {f"values.{i}": leaf.detach().cpu().contiguous() for i, leaf in enumerate(leaves)}
+    save_file(tensors, str(path), metadata={_KEY: json.dumps(header)})
+
+
+def load(path: Path) -> Attribution:
+    """Read what :func:`save` wrote as ``.safetensors``."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise MissingExtraError("safetensors", "files", "loading an attribution") from None
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            leaves = [file.get_tensor(f"values.{i}") for i in range(len(file.keys()))]
+    except SafetensorError as error:
+        raise FileError(f"{path} is not an attribution: {error}. Expected a file written by Attribution.save.") from error
+    if _KEY not in metadata:
+        raise FileError(f"{path} is a safetensors file but not an attribution; expected one written by Attribution.save.")
+    header = json.loads(metadata[_KEY])
+    if header["format"] > FORMAT:
+        raise FileError(
+            f"{path} has format {header['format']}; this version reads up to {FORMAT}. Update integrand to read it."
+        )
+    shape = header["structure"]
+    tree = Tree(shape["kind"], tuple(shape["keys"]), shape["size"])
+    examples = tuple(_example(row) for row in header["certificate"])
+    return Attribution(tree.build(leaves), Certificate(examples), header["batched"], header["meta"])
+
+
+def _example(row: dict[str, Any]) -> ExampleCertificate:
+    curves = tuple(CurveCertificate(**curve) for curve in row.pop("curves"))
+    return ExampleCertificate(**row | {"status": Status[row["status"]], "curves": curves})

@@ -1,0 +1,103 @@
+"""Structures of tensors: one tensor, a tuple of tensors, or a dict of tensors, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+
+Tensors = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+"""What users pass and get: one tensor, a tuple of them, or a dict of them."""
+
+Leaves = tuple[Tensor, ...]
+"""The same, flattened in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The structure around a tuple of leaves: ``kind`` and, for a dict, its keys.
+
+    >>> tree, leaves = flatten({"a": torch.zeros(2), "b": torch.ones(2)})
+    >>> tree.names
+    ("['a']", "['b']")
+    >>> sorted(tree.build(leaves))
+    ['a', 'b']
+    """
+
+    kind: str  # "tensor", "tuple" or "dict"
+    keys: tuple[str, ...] = ()
+    size: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A suffix for messages that tells the leaves apart ('' for a single tensor)."""
+        if self.kind == "tensor":
+            return ("",)
+        if self.kind == "dict":
+            return tuple(f"[{k!r}]" for k in self.keys)
+        return tuple(f"[{i}]" for i in range(self.size))
+
+    def build(self, leaves: Sequence[Tensor]) -> Tensors:
+        """Put leaves back into the structure."""
+        if self.kind == "tensor":
+            return leaves[0]
+        if self.kind == "dict":
+            return dict(zip(self.keys, leaves, strict=True))
+        return tuple(leaves)
+
+
+def flatten(value: object, *, what: str = "x") -> tuple[Tree, Leaves]:
+    """Split a structure of tensors into its shape and its leaves.
+
+    Args:
+        value: a tensor, a tuple or list of tensors, or a mapping from names to tensors.
+        what: how messages call it.
+    """
+    if isinstance(value, Tensor):
+        return Tree("tensor"), (value,)
+    if isinstance(value, Mapping):
+        tree = Tree("dict", tuple(value), len(value))
+        leaves = tuple(value.values())
+    elif isinstance(value, (tuple, list)):
+        tree = Tree("tuple", (), len(value))
+        leaves = tuple(value)
+    else:
+        raise InputError(
+            f"{what} is {_kind(value)}; expected a torch tensor, a tuple of tensors or a dict of tensors. "
+            f"Convert arrays with torch.as_tensor({what})."
+        )
+    if not leaves:
+        raise InputError(f"{what} is empty ({value!r}); expected at least one tensor.")
+    for name, leaf in zip(tree.names, leaves, strict=True):
+        if not isinstance(leaf, Tensor):
+            raise InputError(
+                f"{what}{name} is {_kind(leaf)}; expected a torch tensor. Pass what is not explained through args= or kwargs=."
+            )
+    return tree, leaves
+
+
+def map_leaves(function: Callable[[Tensor], Tensor], leaves: Leaves) -> Leaves:
+    """Apply a function to every leaf."""
+    return tuple(function(leaf) for leaf in leaves)
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    return f"a {kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else f"a {kind.__qualname__}"
+
+
+def flat(leaves: Sequence[Tensor]) -> Tensor:
+    """Rows of all leaves side by side: N tensors of shape (N, ...) to one (N, features)."""
+    if len(leaves) == 1:
+        return leaves[0].flatten(1)
+    return torch.cat([leaf.flatten(1) for leaf in leaves], 1)
+
+
+def unflat(rows: Tensor, shapes: Sequence[torch.Size]) -> Leaves:
+    """The inverse of :func:`flat` for the given per-row shapes."""
+    sizes = [shape.numel() for shape in shapes]
+    return tuple(part.reshape(-1, *shape) for part, shape in zip(rows.split(sizes, 1), shapes, strict=True))

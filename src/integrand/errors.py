@@ -1,0 +1,110 @@
+"""Everything that integrand raises or warns with.
+
+The tree::
+
+    IntegrandError
+    ├── OptionError        a keyword that makes no sense (tol, steps, budgets, unknown names)   [ValueError]
+    ├── InputError         input, baseline, path, mask: shape, dtype, device, NaN, empty         [ValueError]
+    ├── TargetError        a target that the output does not have                               [ValueError]
+    ├── ModelError         the model cannot be explained as it stands                           [RuntimeError]
+    │   ├── TrainModeError     train mode with dropout or batch-norm
+    │   ├── OutputError        an output without one score per example
+    │   ├── GradientError      no gradient from output to input
+    │   ├── NonFiniteError     NaN or inf in a score or gradient, with its place
+    │   ├── RandomnessError    two identical calls give different scores
+    │   └── RowsError          rows of a batch influence each other
+    ├── MemoryLimitError   a single row does not fit                                            [MemoryError]
+    ├── FileError          a file that is not a saved attribution                               [ValueError]
+    └── MissingExtraError  an optional dependency is not installed                              [ImportError]
+
+    IntegrandWarning (UserWarning)
+    ├── ConvergenceWarning     the tolerance was not met; the certificate says why and what to do
+    ├── ZeroAttributionWarning the score does not depend on an input, or the input equals the baseline
+    ├── InPlaceWarning         the model writes into its input; a copy was explained
+    └── MemoryBackoffWarning   out of memory: chunks were made smaller and the run went on
+
+Messages say what was got, what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class IntegrandError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class OptionError(IntegrandError, ValueError):
+    """A keyword argument that makes no sense."""
+
+
+class InputError(IntegrandError, ValueError):
+    """An input, baseline, path or mask that cannot be explained."""
+
+
+class TargetError(IntegrandError, ValueError):
+    """A target that the model's output does not have."""
+
+
+class ModelError(IntegrandError, RuntimeError):
+    """A model that cannot be explained as it stands."""
+
+
+class TrainModeError(ModelError):
+    """The model is in train mode and would answer differently each time or change its statistics."""
+
+
+class OutputError(ModelError):
+    """The model's output does not give one score per example."""
+
+
+class GradientError(ModelError):
+    """There is no gradient from the output to the input."""
+
+
+class NonFiniteError(ModelError):
+    """A score or a gradient is NaN or infinite."""
+
+
+class RandomnessError(ModelError):
+    """Two identical calls of the model give different scores."""
+
+
+class RowsError(ModelError):
+    """The score of one row of a batch depends on other rows."""
+
+
+class MemoryLimitError(IntegrandError, MemoryError):
+    """Even one row at a time does not fit into memory."""
+
+
+class FileError(IntegrandError, ValueError):
+    """A file that is not a saved attribution, or is from a newer version."""
+
+
+class MissingExtraError(IntegrandError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed. Install it with: pip install 'integrand[{extra}]'"
+        )
+
+
+class IntegrandWarning(UserWarning):
+    """Base of every warning of this package."""
+
+
+class ConvergenceWarning(IntegrandWarning):
+    """The tolerance was not met; the values are the best that was reached."""
+
+
+class ZeroAttributionWarning(IntegrandWarning):
+    """The attribution of an input is exactly zero."""
+
+
+class InPlaceWarning(IntegrandWarning):
+    """The model writes into its input."""
+
+
+class MemoryBackoffWarning(IntegrandWarning):
+    """A chunk did not fit into memory and was made smaller."""

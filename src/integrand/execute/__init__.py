@@ -1,0 +1,9 @@
+"""Running the evaluations: chunks that fit, sums that stay exact, progress, and both ways to integrate."""
+
+from ._adaptive import integrate_to_tolerance
+from ._evaluate import Evaluator, Nodes
+from ._fixed import contract, integrate_fixed
+from ._outcome import Outcome
+from ._progress import Progress
+
+__all__ = ["Evaluator", "Nodes", "Outcome", "Progress", "contract", "integrate_fixed", "integrate_to_tolerance"]

@@ -1,0 +1,216 @@
+"""Integrating to a tolerance: waves of new nodes for all unfinished examples, each of which stops on its own.
+
+Every path starts with two panels of five nodes. After each wave an example's panels are judged (:mod:`._judge`); those
+that a plan says will be needed are halved, and every node that was evaluated is used again. While all panels of an
+example have the same width, Romberg's rule on its nodes is judged too: on smooth networks it converges fastest.
+
+Memory: gradients are kept for the nodes of open panels, up to a budget. Examples wait until there is room for them; when
+there is no room to go on, panels with the smallest errors forget their nodes (their share of the sum stays) and are
+evaluated again should they ever be halved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import torch
+
+from ..attribution import CurveCertificate, Status
+from ..quadrature import romberg
+from ..quadrature._panels import SPLIT, estimate
+from ..quadrature._plan import plan
+from ._evaluate import Evaluator, Floats, Ints, Nodes
+from ._fixed import path_ends
+from ._judge import FIRST, RULES, Judge, Progressing, Verdict
+from ._outcome import Outcome, Record, relative
+from ._table import Panels, Table
+
+NARROW = 2.0**-16
+"""Panels are not halved below this width: what is still missing there is a jump."""
+
+AIM = 0.97
+"""Plans aim a little below the tolerance, so that the last wave is not missed by a hair."""
+
+
+class Adaptive:
+    """One run of the adaptive control over a batch."""
+
+    def __init__(self, evaluator: Evaluator, tol: float, max_evaluations: int, store_bytes: int) -> None:
+        self.evaluator = evaluator
+        self.tol = tol
+        self.limit = max_evaluations
+        self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
+        self.shares = np.array([piece.weight for piece in evaluator.pieces])
+        # Room for an example: two waves of nodes on each piece, and its sums (four float64 rows a piece).
+        sums = 4 * 8 // evaluator.dtype.itemsize
+        self.per_example = self.pieces * (17 + sums)
+        self.table = Table(evaluator, store_bytes, self.pieces * 17 + 8)
+        self.judge = Judge(self.table, self.shares)
+        self.waiting = deque(range(self.examples))
+        self.active: list[Progressing] = []
+        self.values = torch.zeros(self.examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
+        self.records: dict[int, Record] = {}
+        self.used: list[tuple[Nodes, Floats]] = []
+        self.expected = np.full(self.examples, 17 * self.pieces)
+        self.end_scores = np.zeros((2, self.pieces, self.examples))
+        self.epsilon = float(torch.finfo(evaluator.function.inputs[0].dtype).eps)
+        self.check_noise = tol < 1e4 * self.epsilon
+
+    def run(self) -> Outcome:
+        """Waves until every example has ended."""
+        halve = np.zeros(0, np.int64)
+        while self.waiting or self.active:
+            halve = self._make_room(halve)
+            fresh = self._admit(len(halve))
+            self.table.refine(halve, fresh)
+            self._look_at_fresh(fresh)
+            halve = self._judge_all()
+            self.evaluator.tell(len(self.records), int(self.expected.sum()))
+        parts = [np.concatenate([getattr(nodes, part) for nodes, _ in self.used]) for part in ("t", "rows", "pieces")]
+        records = [self.records[i] for i in range(self.examples)]
+        return Outcome(self.values, records, Nodes(*parts), np.concatenate([weights for _, weights in self.used]))
+
+    def _admit(self, halving: int) -> Ints:
+        """Examples to start with this wave: as many as there is room for, at least one if nothing else runs."""
+        room = self.table.store.room - 4 * halving
+        count = max(room // self.per_example, 0 if self.active else 1)
+        fresh = np.array([self.waiting.popleft() for _ in range(min(int(count), len(self.waiting)))], np.int64)
+        self.table.admit(fresh)
+        self.active += [Progressing(int(example)) for example in fresh]
+        return fresh
+
+    def _make_room(self, halve: Ints) -> Ints:
+        """Keep what will be halved within the memory for gradients; what does not fit waits for the next wave."""
+        slots = self.table.panels.slots[halve, 0] if len(halve) else np.zeros(0)
+        needs = np.cumsum(np.where(slots < 0, 9, 4))
+        if len(halve) and needs[-1] > self.table.store.room:
+            self.table.let_go(int(needs[-1]) - self.table.store.room, halve)
+            halve = halve[: max(1, int(np.searchsorted(needs, self.table.store.room, side="right")))]
+        return halve
+
+    def _look_at_fresh(self, fresh: Ints) -> None:
+        """On the first wave: does F(x) come out as in the user's own batch, and how noisy are the gradients?"""
+        if not len(fresh):
+            return
+        panels, scores = self.table.panels, self.table.store.scores
+        mine = np.isin(panels.line % self.examples, fresh)
+        for side, at_end, node in ((0, panels.start == 0, 0), (1, panels.start + panels.width == 1, 4)):
+            index = np.flatnonzero(mine & at_end)
+            line = panels.line[index]
+            self.end_scores[side, line // self.examples, line % self.examples] = scores[panels.slots[index, node]]
+        self.evaluator.check_rows(self.end_scores[1, -1, fresh], fresh)
+        if self.check_noise:
+            noise = self.evaluator.noise(fresh)
+            for one, value in zip(self.active[-len(fresh) :], noise, strict=True):
+                one.noise = float(value)
+
+    def _judge_all(self) -> Ints:
+        """End what has ended; the panels to halve of the rest."""
+        panels = self.table.panels
+        owner = panels.line % self.examples
+        order = np.argsort(owner, kind="stable")
+        found, starts = np.unique(owner[order], return_index=True)
+        groups = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+        halve: list[Ints] = []
+        ended: list[int] = []
+        for one, verdict in zip(self.active, self.judge.verdicts(self.active, groups), strict=True):
+            chosen, status, needed = self._next(one, verdict, groups[one.example])
+            one.waves += 1
+            if status is not None:
+                self._end(one, verdict, groups[one.example], status, needed)
+                ended.append(one.example)
+            else:
+                equal = len(chosen) == len(groups[one.example])
+                one.level = one.level + 1 if equal and one.level is not None else None
+                halve.append(chosen)
+        self.active = [one for one in self.active if one.example not in set(ended)]
+        where = self.table.remove(np.array(ended, np.int64))
+        return where[np.concatenate(halve)] if halve else np.zeros(0, np.int64)
+
+    def _next(self, one: Progressing, verdict: Verdict, index: Ints) -> tuple[Ints, Status | None, int | None]:
+        """What to halve, or how the example ended."""
+        none = np.zeros(0, np.int64)
+        goal = self.tol * verdict.size
+        noise = max(one.noise * verdict.size, self._score_noise(len(index)))
+        if verdict.error <= max(goal, noise):
+            return none, Status.CONVERGED if noise <= goal else Status.NOISE, None
+        panels, rule = self.table.panels, verdict.panel_rule
+        indicators = panels.indicators(rule)[index] * self.shares[panels.line[index] // self.examples]
+        squares = indicators**2
+        # What the estimate is over the root of the summed squares, without the caution of the first wave.
+        raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
+        aim = (AIM * max(goal, noise) / raised) ** 2
+        stuck = panels.width[index] <= NARROW
+        if stuck.any() and squares[stuck].sum() > aim:
+            missing = np.abs(panels.missing(rule)[index][stuck]).max()
+            return none, Status.JUMP if missing > 50 * self.epsilon * self.evaluator.function.scale else Status.NOISE, None
+        chosen, count = plan(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
+        spent = int(self.evaluator.gradients[one.example])
+        if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
+            chosen = np.flatnonzero(~stuck)
+        self.expected[one.example] = spent + 4 * min(count, (self.limit - spent) // 4)
+        chosen = chosen[: max(0, (self.limit - spent) // 4)]
+        if not len(chosen):
+            return none, Status.BUDGET, spent + 4 * count
+        return index[chosen], None, None
+
+    def _score_noise(self, panels: int) -> float:
+        """Rounding of F in the panels' residuals."""
+        return 2 * self.epsilon * self.evaluator.function.scale * float(np.sqrt(2 * panels))
+
+    def _end(self, one: Progressing, verdict: Verdict, index: Ints, status: Status, needed: int | None) -> None:
+        """Write an example's values and record."""
+        panels = self.table.panels[index]
+        self.values[one.example] = verdict.values.to(self.values.device, self.values.dtype)
+        starts, ends = self.end_scores[:, :, one.example]
+        start, end = path_ends(self.shares, starts, ends)
+        jump_at = jump_size = None
+        if status is Status.JUMP:
+            missing = panels.missing(verdict.panel_rule)
+            at = int(np.argmax(np.where(panels.width <= NARROW, np.abs(missing), 0)))
+            jump_at, jump_size = float(panels.start[at] + panels.width[at] / 2), float(missing[at])
+        self.records[one.example] = Record(
+            score=end,
+            baseline_score=start,
+            residual=verdict.residual,
+            error=max(relative(verdict.error, verdict.size), one.noise),
+            status=status,
+            rule=f"adaptive {verdict.rule}" + ("" if verdict.rule == "Romberg" else " panels"),
+            needed=needed,
+            jump_at=jump_at,
+            jump_size=jump_size,
+            curves=tuple(self._curve(p, one, verdict, panels) for p in range(self.pieces)) if self.pieces > 1 else (),
+        )
+        self.used.append(self._weights_used(one, verdict, panels))
+        self.expected[one.example] = self.evaluator.gradients[one.example]
+
+    def _curve(self, piece: int, one: Progressing, verdict: Verdict, panels: Panels) -> CurveCertificate:
+        """The certificate of one piece, judged by the panel rule."""
+        rule = verdict.panel_rule
+        mine = panels[panels.line // self.examples == piece]
+        sums = self.table.sums[self.table.place[one.example], piece, 2 * RULES.index(rule) :]
+        missing = float(mine.missing(rule).sum())
+        squares = np.array([(mine.indicators(rule) ** 2).sum()])
+        error = float(estimate(rule, sums[1:2], squares, np.array([missing]))[0])
+        starts, ends = self.end_scores[:, piece, one.example]
+        share = float(self.shares[piece])
+        relative_error = relative(error, float(sums[0].abs().sum()))
+        return CurveCertificate(share, float(starts), float(ends), -missing, relative_error, 4 * len(mine) + 1)
+
+    def _weights_used(self, one: Progressing, verdict: Verdict, panels: Panels) -> tuple[Nodes, Floats]:
+        """The nodes and weights that the values are the sum of, ends of neighbouring panels listed twice."""
+        if verdict.rule == "Romberg" and one.level is not None:
+            rule = romberg(one.level)
+            t, piece = np.tile(rule.nodes, self.pieces), np.repeat(np.arange(self.pieces), len(rule))
+            weights = np.tile(rule.weights, self.pieces)
+        else:
+            t = (panels.start[:, None] + panels.width[:, None] * np.arange(5) / 4).ravel()
+            piece = np.repeat(panels.line // self.examples, 5)
+            weights = panels.weights[:, RULES.index(verdict.panel_rule)].ravel()
+        return Nodes(t, np.full(len(t), one.example), piece), weights * self.shares[piece]
+
+
+def integrate_to_tolerance(evaluator: Evaluator, tol: float, *, max_evaluations: int, store_bytes: int) -> Outcome:
+    """Integrate every example until its estimated error is within the tolerance, or say why not."""
+    return Adaptive(evaluator, tol, max_evaluations, store_bytes).run()

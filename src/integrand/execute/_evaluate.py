@@ -1,0 +1,236 @@
+"""Evaluating gradients along paths, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._trees import Leaves, flat
+from ..errors import NonFiniteError, RandomnessError, RowsError
+from ..functions import Function
+from ..paths import Piece
+from ._memory import Chunks, out_of_memory
+from ._progress import Progress, Reporter
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Points to evaluate: times ``t`` on ``pieces`` of the path of examples ``rows``, (K,) each."""
+
+    t: Floats
+    rows: Ints
+    pieces: Ints
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __getitem__(self, index: Ints) -> Nodes:
+        return Nodes(self.t[index], self.rows[index], self.pieces[index])
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of some nodes.
+
+    Attributes:
+        index: which nodes, (N,).
+        scores: F, (N,) in float64.
+        slopes: dF/dt, (N,) in float64.
+        terms: gradient times velocity, (N, features).
+    """
+
+    index: Ints
+    scores: Floats
+    slopes: Floats
+    terms: Tensor
+
+
+class Evaluator:
+    """Runs the function at nodes of the path.
+
+    Args:
+        function: what is explained.
+        pieces: the smooth pieces of the path.
+        chunks: how many rows at a time.
+        reporter: whom to tell about progress.
+    """
+
+    def __init__(self, function: Function, pieces: Sequence[Piece], chunks: Chunks, reporter: Reporter) -> None:
+        self.function = function
+        self.pieces = pieces
+        self.chunks = chunks
+        self.reporter = reporter
+        self.device = function.inputs[0].device
+        self.dtype = torch.promote_types(function.inputs[0].dtype, torch.float32)
+        self.gradients = np.zeros(function.examples, np.int64)
+        self.forwards = np.zeros(function.examples, np.int64)
+        self.features = sum(leaf[0].numel() for leaf in function.inputs)
+
+    def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
+        """Scores and gradients at nodes, in chunks of the evaluator's choosing."""
+
+        def evaluate(index: Ints, here: Nodes) -> Evaluated:
+            leaves, velocities = self.points(here)
+            with self.chunks.measuring(len(here)):
+                scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
+            terms = flat(gradients).to(self.dtype) * flat(velocities)
+            slopes = terms.sum(1, dtype=torch.float64 if has_float64(self.device) else None).double().cpu().numpy()
+            values = scores.double().cpu().numpy()
+            self._check_finite(here, values, slopes, gradients)
+            return Evaluated(index, values, slopes, terms)
+
+        for done in self._chunked(nodes, evaluate):
+            np.add.at(self.gradients, nodes.rows[done.index], 1)
+            yield done
+
+    def differentiable_at(self, nodes: Nodes) -> Iterator[tuple[Ints, Tensor]]:
+        """The terms at nodes with their graph, for results that are differentiated further."""
+
+        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
+            leaves, velocities = self.points(here)
+            _, gradients = self.function.value_and_grad(leaves, self._rows(here), create_graph=True)
+            return index, flat(gradients) * flat(velocities)
+
+        for index, terms in self._chunked(nodes, evaluate):
+            np.add.at(self.gradients, nodes.rows[index], 1)
+            yield index, terms
+
+    def scores_at(self, nodes: Nodes) -> Floats:
+        """Scores alone, without gradients."""
+
+        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
+            with torch.no_grad():
+                scores = self.function.scores(self.points(here)[0], self._rows(here)).double().cpu().numpy()
+            self._check_finite(here, scores, np.zeros(len(here)), ())
+            return index, scores
+
+        out = np.empty(len(nodes))
+        for index, scores in self._chunked(nodes, evaluate):
+            out[index] = scores
+            np.add.at(self.forwards, nodes.rows[index], 1)
+        return out
+
+    def _rows(self, nodes: Nodes) -> Tensor:
+        return torch.as_tensor(nodes.rows, device=self.device)
+
+    def _chunked(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T]) -> Iterator[T]:
+        """Evaluate nodes in chunks, sorted by piece; a chunk that does not fit is tried again in smaller ones."""
+        order = np.argsort(nodes.pieces, kind="stable")
+        start = 0
+        while start < len(order):
+            index = order[start : start + self.chunks.parts(len(order) - start)]
+            try:
+                done = evaluate(index, nodes[index])
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                self.chunks.shrink(len(index), error)
+                continue
+            yield done
+            start += len(index)
+
+    def points(self, nodes: Nodes) -> tuple[Leaves, Leaves]:
+        """Points and velocities at nodes, which are sorted by piece."""
+        cuts = np.flatnonzero(np.diff(nodes.pieces)) + 1
+        found = []
+        for group in np.split(np.arange(len(nodes)), cuts):
+            t = torch.as_tensor(nodes.t[group]).to(self.device, self.dtype)
+            rows = torch.as_tensor(nodes.rows[group], device=self.device)
+            found.append(self.pieces[int(nodes.pieces[group[0]])].at(t, rows))
+        if len(found) == 1:
+            points, velocities = found[0]
+        else:
+            points, velocities = (tuple(map(torch.cat, zip(*side, strict=True))) for side in zip(*found, strict=True))
+        return tuple(leaf.detach() for leaf in points), velocities
+
+    def _check_finite(self, nodes: Nodes, scores: Floats, slopes: Floats, gradients: Leaves) -> None:
+        bad = np.flatnonzero(~np.isfinite(scores))
+        if len(bad):
+            where = f"example {nodes.rows[bad[0]]}, t = {nodes.t[bad[0]]:.6g} of the path"
+            raise NonFiniteError(
+                f"the score is {scores[bad[0]]} at {where}; expected a finite number everywhere on the path. Choose a "
+                "baseline within the model's domain, or look for overflow, log of 0 or division by 0 in the model."
+            )
+        bad = np.flatnonzero(~np.isfinite(slopes))
+        if not len(bad):
+            return
+        row = bad[0]
+        for name, leaf in zip(self.function.tree.names, gradients, strict=True):
+            places = (~torch.isfinite(leaf[row])).nonzero()
+            if len(places):
+                place = tuple(places[0].tolist())
+                raise NonFiniteError(
+                    f"the gradient is {leaf[row][place].item()} at feature {place} of x{name}, example {nodes.rows[row]}, t = "
+                    f"{nodes.t[row]:.6g} of the path; expected finite gradients. Square roots, norms and logs at exactly 0 do "
+                    "this: start from a baseline slightly off 0, or add an epsilon inside the model."
+                )
+        raise NonFiniteError(f"gradient times velocity overflows for example {nodes.rows[row]}; scale the input or the score.")
+
+    def noise(self, examples: Ints) -> Floats:
+        """Relative L1 change of gradients when the point moves by one rounding: the precision that can be had.
+
+        Measured at the middle and the end of the first piece, the larger of the two.
+        """
+        twice = np.repeat(examples, 2)
+        nodes = Nodes(np.tile([0.5, 1.0], len(examples)), twice, np.zeros_like(twice))
+        generator = torch.Generator().manual_seed(0)
+
+        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
+            leaves, _ = self.points(here)
+            moved = []
+            for leaf in leaves:
+                sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
+                moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
+            first, second = (
+                flat(self.function.value_and_grad(points, self._rows(here))[1]).to(self.dtype) for points in (leaves, tuple(moved))
+            )
+            size = first.abs().sum(1).clamp_min(torch.finfo(self.dtype).tiny)
+            return index, ((second - first).abs().sum(1) / size).double().cpu().numpy()
+
+        out = np.zeros(len(nodes))
+        for index, change in self._chunked(nodes, evaluate):
+            out[index] = change
+            np.add.at(self.gradients, nodes.rows[index], 2)
+        return np.asarray(out.reshape(-1, 2).max(1))
+
+    def check_rows(self, found: Floats, examples: Ints) -> None:
+        """Compare F(x) as found among other rows with F(x) as the user's batch gives it."""
+        alone = self.function.at_input.double().cpu().numpy()[examples]
+        epsilon = torch.finfo(self.function.at_input.dtype).eps
+        slack = float(np.clip(4e3 * epsilon, 1e-6, 0.2)) * self.function.scale
+        bad = np.flatnonzero(np.abs(found - alone) > slack)
+        if not len(bad):
+            return
+        i = int(bad[0])
+        with torch.no_grad():
+            rows = torch.arange(self.function.examples, device=self.device)
+            again = self.function.scores(self.function.inputs, rows).double().cpu().numpy()[examples]
+        if abs(again[i] - alone[i]) > slack:
+            raise RandomnessError(
+                f"two identical calls give {alone[i]:.6g} and {again[i]:.6g} for example {examples[i]}; expected the same score each time. "
+                "Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
+            )
+        raise RowsError(
+            f"example {examples[i]} scores {alone[i]:.6g} in its own batch and {found[i]:.6g} among other rows: rows influence each other. "
+            "Expected one score per row that depends on that row alone (batch statistics and attention across the batch break "
+            "that). Explain one example at a time, or pass batched=False if the whole of x is one object, such as a graph."
+        )
+
+    def tell(self, finished: int, expected: int) -> None:
+        """Report progress."""
+        self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected))
+
+
+def has_float64(device: torch.device) -> bool:
+    """Whether a device computes in float64."""
+    return device.type not in {"mps"}

@@ -1,0 +1,92 @@
+"""How many rows at a time: measured on the first chunk, made smaller when memory runs out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import MemoryBackoffWarning, MemoryLimitError
+
+CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 4 << 30}
+"""Saved activations per chunk. On a CPU larger chunks fall out of the caches and are slower, not faster."""
+
+MOST_ROWS = 4096
+STORE_BYTES = 1 << 30
+"""Gradients that the adaptive control may keep."""
+
+
+@dataclass
+class Chunks:
+    """The number of rows to run at a time.
+
+    Attributes:
+        size: rows per chunk; starts small and is settled by the first measurement.
+        target: bytes of saved activations to aim at.
+        fixed: the user named the size; it is only changed by lack of memory.
+    """
+
+    size: int
+    target: int
+    fixed: bool
+    settled: bool = False
+
+    @staticmethod
+    def start(device: torch.device, *, rows: int | None, memory: int | None) -> Chunks:
+        """A policy for a device, with the user's wishes."""
+        target = CHUNK_BYTES.get(device.type, 1 << 30)
+        if memory is not None:
+            target = min(target, memory // 2)
+        return Chunks(rows or 8, max(target, 1), rows is not None, settled=rows is not None)
+
+    def parts(self, count: int) -> int:
+        """The next chunk's size when so many rows are left: equal parts rather than a full and a tiny one."""
+        rounds = -(-count // self.size)
+        return -(-count // rounds)
+
+    @contextmanager
+    def measuring(self, rows: int) -> Iterator[None]:
+        """Count the bytes that autograd saves for these rows and settle the size by it."""
+        if self.settled:
+            yield
+            return
+        saved: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            yield
+        self.settled = True
+        each = max(1, sum(saved.values()) // rows)
+        self.size = int(min(max(self.target // each, 1), MOST_ROWS))
+
+    def shrink(self, tried: int, error: BaseException) -> None:
+        """Halve after running out of memory; give up at one row."""
+        if tried <= 1:
+            raise MemoryLimitError(
+                f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass; "
+                "use a smaller input, a device with more memory, or activation checkpointing in the model."
+            ) from error
+        self.size = max(1, tried // 2)
+        self.settled = True
+        warnings.warn(
+            f"out of memory with {tried} rows at a time; going on with {self.size}. Pass chunk={self.size} to start there.",
+            MemoryBackoffWarning,
+            stacklevel=2,
+        )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on any device."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) and not isinstance(error, MemoryLimitError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,0 +1,51 @@
+"""What an integration hands to the front door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from ..attribution import CurveCertificate, Status
+from ._evaluate import Floats, Nodes
+
+
+@dataclass(frozen=True)
+class Record:
+    """How one example ended; the fields are those of :class:`~integrand.attribution.ExampleCertificate`."""
+
+    score: float
+    baseline_score: float
+    residual: float
+    error: float
+    status: Status
+    rule: str
+    needed: int | None = None
+    jump_at: float | None = None
+    jump_size: float | None = None
+    curves: tuple[CurveCertificate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Values and records of all examples.
+
+    Attributes:
+        values: (examples, features), in float64 where the device has it.
+        records: one per example.
+        nodes: the nodes whose weighted terms add up to the values.
+        weights: (nodes,) their weights.
+    """
+
+    values: Tensor
+    records: list[Record]
+    nodes: Nodes
+    weights: Floats
+
+
+def relative(error: float, size: float) -> float:
+    """An absolute L1 error over the L1 norm; zero over zero is exact, anything else over zero is infinite."""
+    if error == 0:
+        return 0.0
+    return float(error / size) if size > 0 else float(np.inf)

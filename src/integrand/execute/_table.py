@@ -1,0 +1,172 @@
+"""The panels of all unfinished examples, and the sums that they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..quadrature._panels import KAPPA, Measured, measure
+from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
+from ._store import Store
+
+_BLOCK = 64 << 20  # bytes of float64 terms that are measured at a time
+
+
+@dataclass
+class Panels:
+    """Panels, one row each. A line is one piece of one example's path: piece * examples + example."""
+
+    line: Ints
+    start: Floats
+    width: Floats
+    slots: Ints  # (panels, 5) in the store; -1 where the nodes were let go
+    trapezoid: Floats
+    simpson: Floats
+    missing_t: Floats
+    missing_s: Floats
+    weights: Floats  # (panels, 2, 5)
+
+    @staticmethod
+    def none() -> Panels:
+        """No panels."""
+        empty, line = np.zeros(0), np.zeros(0, np.int64)
+        return Panels(line, empty, empty, np.zeros((0, 5), np.int64), empty, empty, empty, empty, np.zeros((0, 2, 5)))
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __getitem__(self, index: Any) -> Panels:
+        return Panels(*(getattr(self, part.name)[index] for part in fields(self)))
+
+    def plus(self, other: Panels) -> Panels:
+        """These and those."""
+        return Panels(*(np.concatenate([getattr(self, p.name), getattr(other, p.name)]) for p in fields(self)))
+
+    def missing(self, rule: str) -> Floats:
+        """What each panel misses of the change of the score, signed."""
+        return self.missing_t if rule == "trapezoid" else self.missing_s
+
+    def indicators(self, rule: str) -> Floats:
+        """The nested difference as an error, or what the panel misses of the score if that is more."""
+        norm = self.trapezoid if rule == "trapezoid" else self.simpson
+        return np.asarray(np.maximum(KAPPA[rule] * norm, np.abs(self.missing(rule))))
+
+
+class Table:
+    """Panels, the store of their nodes, and their sums for each place (an unfinished example) and piece.
+
+    Args:
+        evaluator: evaluates new nodes.
+        store_bytes: memory for kept gradients.
+        least: slots that must be there in any case.
+    """
+
+    def __init__(self, evaluator: Evaluator, store_bytes: int, least: int) -> None:
+        self.evaluator = evaluator
+        self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
+        self.device = evaluator.device if has_float64(evaluator.device) else torch.device("cpu")
+        capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
+        self.store = Store(evaluator.features, capacity, evaluator.dtype, self.device)
+        self.panels = Panels.none()
+        self.sums = torch.zeros(0, self.pieces, 4, evaluator.features, dtype=torch.float64, device=self.device)
+        self.place = np.full(self.examples, -1, np.int64)
+
+    def admit(self, examples: Ints) -> None:
+        """Give examples a place among the sums."""
+        taken = set(self.place[self.place >= 0].tolist())
+        for example in examples:
+            place = next(i for i in range(len(taken) + 1) if i not in taken)
+            taken.add(place)
+            self.place[example] = place
+        more = len(taken) and max(taken) + 1 - len(self.sums)
+        if more > 0:
+            self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
+        self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
+
+    def refine(self, parents: Ints, fresh: Ints) -> None:
+        """Halve panels, and start the lines of fresh examples with two panels each; evaluate what that needs."""
+        old = self.panels[parents]
+        lines = (fresh[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
+        line = np.r_[old.line, lines]
+        start, width = np.r_[old.start, np.zeros(len(lines))], np.r_[old.width, np.ones(len(lines))]
+        slots = np.full((len(line), 9), -1, np.int64)
+        slots[: len(old), ::2] = old.slots
+        self._evaluate(slots, line, start, width)
+        self._add(self._measured(slots[: len(old), ::2], old.width), old.line, -1)
+        children = []
+        for first, offset in ((0, 0.0), (4, 0.5)):
+            half = slots[:, first : first + 5]
+            found = self._measured(half, width / 2)
+            self._add(found, line, 1)
+            self.store.hold(half)
+            parts = (found.trapezoid, found.simpson, found.missing_t, found.missing_s, found.weights)
+            children.append(Panels(line, start + offset * width, width / 2, half, *parts))
+        self.store.release(old.slots[old.slots[:, 0] >= 0])
+        kept = np.ones(len(self.panels), bool)
+        kept[parents] = False
+        self.panels = self.panels[kept].plus(children[0]).plus(children[1])
+
+    def _evaluate(self, slots: Ints, line: Ints, start: Floats, width: Floats) -> None:
+        """Evaluate the nodes that have no slot yet, and give them one."""
+        new = slots < 0
+        t = (start[:, None] + width[:, None] * np.arange(9) / 8)[new]
+        where = np.broadcast_to(line[:, None], slots.shape)[new]
+        taken = self.store.take(len(t))
+        slots[new] = taken
+        for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
+            self.store.put(taken[done.index], done)
+
+    def _measured(self, slots: Ints, widths: Floats) -> Measured:
+        """Apply the panel rules, a block at a time."""
+        size = max(1, _BLOCK // (slots.shape[1] * self.evaluator.features * 8))
+        blocks = [slice(i, i + size) for i in range(0, len(slots), size)] or [slice(0, 0)]
+        parts = [
+            measure(self.store.rows(slots[b]), self.store.scores[slots[b]], self.store.slopes[slots[b]], widths[b], torch.float64)
+            for b in blocks
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        arrays = (np.concatenate([getattr(p, n) for p in parts]) for n in ("trapezoid", "simpson", "missing_t", "missing_s", "weights"))
+        return Measured(torch.cat([part.sums for part in parts]), *arrays)
+
+    def _add(self, found: Measured, line: Ints, sign: int) -> None:
+        rows = self.place[line % self.examples] * self.pieces + line // self.examples
+        index = torch.as_tensor(rows, device=self.device)
+        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, index, found.sums, alpha=sign)
+
+    def let_go(self, count: int, spare: Ints) -> None:
+        """Free slots by forgetting the nodes of the panels with the smallest indicators (their sums stay).
+
+        Args:
+            count: how many slots to gain.
+            spare: panels that must keep theirs.
+        """
+        candidates = np.flatnonzero(self.panels.slots[:, 0] >= 0)
+        candidates = np.setdiff1d(candidates, spare)
+        order = candidates[np.argsort(self.panels.indicators("trapezoid")[candidates])]
+        goal = self.store.room + count
+        for index in order:
+            if self.store.room >= goal:
+                return
+            self.store.release(self.panels.slots[index])
+            self.panels.slots[index] = -1
+
+    def remove(self, examples: Ints) -> Ints:
+        """Drop finished examples; returns where each remaining panel went (-1 for those that are gone)."""
+        kept = ~np.isin(self.panels.line % self.examples, examples)
+        gone = self.panels.slots[~kept]
+        self.store.release(gone[gone[:, 0] >= 0])
+        self.panels = self.panels[kept]
+        self.place[examples] = -1
+        return np.where(kept, np.cumsum(kept) - 1, -1)
+
+    def pooled(self, shares: Floats) -> Tensor:
+        """The sums of each place over its pieces, (places, 4, features)."""
+        if self.pieces == 1:
+            return self.sums[:, 0] * float(shares[0])
+        weights = torch.as_tensor(shares, dtype=self.sums.dtype, device=self.device)
+        return torch.einsum("apcd,p->acd", self.sums, weights)

@@ -1,0 +1,198 @@
+"""From a model's output to one score per row: which output, which entry, logit or probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import OptionError, OutputError, TargetError
+
+Score = Literal["logit", "probability", "log-probability"]
+"""``logit``: the output as the model gives it. The others pass it through softmax (sigmoid for a single output)."""
+
+Index = int | tuple[int, ...]
+Target = Index | Sequence[Index] | Tensor | Callable[[Any], Tensor] | None
+
+
+def main_tensor(raw: Any) -> Tensor:
+    """The tensor that holds the scores: the output itself, its ``logits``, or the first of a tuple."""
+    if isinstance(raw, Tensor):
+        return raw
+    if isinstance(raw, Mapping) or hasattr(raw, "to_tuple"):
+        items = dict(raw.items()) if hasattr(raw, "items") else {}
+        if isinstance(items.get("logits"), Tensor):
+            logits: Tensor = items["logits"]
+            return logits
+        tensors = {name: value for name, value in items.items() if isinstance(value, Tensor)}
+        if len(tensors) == 1:
+            return next(iter(tensors.values()))
+        raise OutputError(
+            f"the model returns a {type(raw).__name__} with {sorted(items)}; expected 'logits' or a single tensor in it. "
+            "Choose with target=lambda out: out['name'][:, 0]."
+        )
+    if isinstance(raw, (tuple, list)) and raw and isinstance(raw[0], (Tensor, Mapping)):
+        return main_tensor(raw[0])
+    raise OutputError(
+        f"the model returns a {type(raw).__name__}; expected a tensor, a tuple or dict of tensors, or a Hugging Face output. "
+        "Turn it into one score per example with target=lambda out: ..."
+    )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Picks one score per row.
+
+    Attributes:
+        examples: number of examples that targets are held for.
+        batched: whether outputs have a row per example; else there is one output per row.
+        score: logit, probability or log-probability.
+        index: for each output dimension after the first, one index per example; empty for a scalar output.
+        function: the user's own choice instead, from the raw output to one score per example.
+        words: the target of each example, for people.
+    """
+
+    examples: int
+    batched: bool
+    score: Score
+    index: tuple[Tensor, ...]
+    function: Callable[[Any], Tensor] | None
+    words: tuple[str, ...]
+
+    def __call__(self, outputs: Sequence[Any], rows: Tensor) -> Tensor:
+        """Scores of shape (N,) from what :class:`Runs` gave."""
+        if not self.batched:
+            return torch.stack([self._pick(raw, rows[i : i + 1]) for i, raw in enumerate(outputs)])
+        return self._pick(outputs[0], rows)
+
+    def _pick(self, raw: Any, rows: Tensor) -> Tensor:
+        count = len(rows)
+        if self.function is not None:
+            return _chosen(self.function(raw), count if self.batched else None)
+        tensor = main_tensor(raw)
+        if not self.batched:
+            tensor = tensor[None]
+        if tensor.ndim == 0 or tensor.shape[0] != count:
+            raise OutputError(
+                f"the model returned shape {tuple(tensor.shape)} for {count} rows; expected one row per example. "
+                "Reshape it in target=lambda out: ..., or pass batched=False if x is one example without a batch dimension."
+            )
+        tensor = _normalised(tensor, self.score)
+        where = (torch.arange(count, device=tensor.device), *(i.to(tensor.device)[rows.to(tensor.device)] for i in self.index))
+        picked = tensor.reshape(count) if not self.index else tensor[where]
+        return picked if self.batched else picked[0]
+
+
+def _normalised(tensor: Tensor, score: Score) -> Tensor:
+    if score == "logit":
+        return tensor
+    tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    if tensor[0].numel() == 1:
+        return tensor.sigmoid() if score == "probability" else torch.nn.functional.logsigmoid(tensor)
+    # Classes are the last dimension of (rows, positions, classes), the second of images (rows, classes, H, W).
+    dim = -1 if tensor.ndim <= 3 else 1
+    return tensor.softmax(dim) if score == "probability" else tensor.log_softmax(dim)
+
+
+def _chosen(value: Any, count: int | None) -> Tensor:
+    expected = "one number" if count is None else f"{count} numbers, one per example"
+    if not isinstance(value, Tensor):
+        raise TargetError(f"the target function returned a {type(value).__name__}; expected a tensor of {expected}.")
+    if count is None and value.numel() == 1:
+        return value.reshape(())
+    if count is not None and value.numel() == count and value.ndim in (1, 2) and value.shape[0] == count:
+        return value.reshape(count)
+    raise TargetError(
+        f"the target function returned shape {tuple(value.shape)}; expected {expected}. "
+        "Pick or sum the entries of each row inside it, for example target=lambda out: out[:, 1] - out[:, 0]."
+    )
+
+
+def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: int, *, batched: bool) -> Scorer:
+    """Settle the target on the output at the input itself; it is held fixed along the path.
+
+    Args:
+        target: what the user asked for; None for the scalar output or the top class of the input.
+        score: logit, probability or log-probability.
+        outputs: the raw output(s) at the input.
+        examples: number of examples.
+        batched: whether outputs have one row per example.
+    """
+    if score not in get_args(Score):
+        raise OptionError(f"got score={score!r}; expected one of {', '.join(map(repr, get_args(Score)))}.")
+    picked: Score = score
+    if callable(target) and not isinstance(target, Tensor):
+        if score != "logit":
+            raise OptionError(f"got score={score!r} with a target function; apply softmax inside the function instead.")
+        name = getattr(target, "__name__", type(target).__name__)
+        words = ("its own function" if name == "<lambda>" else f"{name}()",) * examples
+        scorer = Scorer(examples, batched, picked, (), target, words)
+        scorer(outputs, torch.arange(examples))  # fails here, with a message, if the function does not fit
+        return scorer
+    tensor = main_tensor(outputs[0])
+    shape = tuple(tensor.shape[1:]) if batched else tuple(tensor.shape)
+    _check_output(tensor, examples, batched=batched)
+    indices = _indices(target, tensor if batched else tensor[None], shape, examples)
+    if not shape or (not indices and tensor.numel() == examples):
+        return Scorer(examples, batched, picked, (), None, (f"the output ({score})",) * examples)
+    columns = tuple(torch.tensor(column) for column in zip(*indices, strict=True))
+    words = tuple(f"output {'' .join(str(list(i)))} ({score})" for i in indices)
+    return Scorer(examples, batched, picked, columns, None, words)
+
+
+def _check_output(tensor: Tensor, examples: int, *, batched: bool) -> None:
+    if not (tensor.dtype.is_floating_point):
+        raise OutputError(
+            f"the model's output has dtype {tensor.dtype}; expected floating point scores. "
+            "Explain the logits or probabilities, before argmax, round or a cast."
+        )
+    if batched and (tensor.ndim == 0 or tensor.shape[0] != examples):
+        raise OutputError(
+            f"the model returned shape {tuple(tensor.shape)} for a batch of {examples}; expected one row per example. "
+            "If x is one example without a batch dimension, pass batched=False; if rows are pooled, explain one at a time."
+        )
+
+
+def _indices(target: Any, tensor: Tensor, shape: tuple[int, ...], examples: int) -> list[tuple[int, ...]]:
+    size = int(np.prod(shape)) if shape else 1
+    if target is None:
+        if size == 1:
+            return []
+        if len(shape) == 1:
+            return [(i,) for i in tensor.argmax(1).tolist()]
+        raise TargetError(
+            f"no target was given and the output has shape {shape} per example; expected target=({', '.join('i' * len(shape))}), "
+            "one index per output dimension, or a function from the output to one score per example."
+        )
+    if isinstance(target, (Tensor, np.ndarray)):
+        target = target.tolist()
+    if not isinstance(target, list):
+        target = [target] * examples
+    if len(target) != examples:
+        raise TargetError(f"got {len(target)} targets for {examples} examples; expected one for all or one per example.")
+    return [_index(entry, shape) for entry in target]
+
+
+def _index(entry: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    parts = tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
+    for part in parts:
+        if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
+            raise TargetError(
+                f"got target {part!r} of type {type(part).__name__}; expected an int, one int per example, an index tuple, "
+                "or a function from the output to one score per example."
+            )
+    if not shape and parts == (0,):
+        return ()
+    if len(parts) != len(shape):
+        raise TargetError(
+            f"got target {entry!r} with {len(parts)} indices; expected {len(shape)} for an output of shape {shape} per example"
+            + (" (a scalar output needs no target)." if not shape else ".")
+        )
+    for part, size in zip(parts, shape, strict=True):
+        if not 0 <= part < size:
+            raise TargetError(f"got target {entry!r}, out of range; expected 0 to {size - 1} for an output of shape {shape}.")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,230 @@
+"""The paths, each cut into smooth pieces that the quadrature integrates one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from .._trees import Leaves, Tensors, Tree, flatten
+from ..errors import InputError, OptionError
+
+At = Callable[[Tensor, Tensor], tuple[Leaves, Leaves]]
+"""From times (N,) and rows (N,), row i asking for example ``rows[i]`` at ``t[i]``, to points and velocities (N, ...)."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A smooth stretch of a path, run through for t from 0 to 1.
+
+    Attributes:
+        weight: its share in the attribution.
+        at: points and velocities at given times; see :data:`At`.
+        straight: whether the velocity does not depend on t.
+    """
+
+    weight: float
+    at: At
+    straight: bool = False
+
+
+@runtime_checkable
+class Path(Protocol):
+    """What the engine integrates along."""
+
+    def end(self) -> Tensors:
+        """The input: where the path ends."""
+        ...
+
+    def pieces(self, *, batched: bool) -> Sequence[Piece]:
+        """Its smooth pieces. Without a batch dimension, points gain one of size 1."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Straight:
+    """The straight line x' + t (x - x'): integrated gradients.
+
+    >>> line = Straight(torch.zeros(1, 2), torch.tensor([[1.0, 3.0]]))
+    >>> line.pieces(batched=True)[0].at(torch.tensor([0.5]), torch.tensor([0]))[0]
+    (tensor([[0.5000, 1.5000]]),)
+
+    Attributes:
+        baseline: x', where it starts.
+        x: where it ends.
+    """
+
+    baseline: Tensors
+    x: Tensors
+
+    def end(self) -> Tensors:
+        """The input."""
+        return self.x
+
+    def pieces(self, *, batched: bool) -> Sequence[Piece]:
+        """One piece."""
+        _, start = flatten(self.baseline, what="baseline")
+        _, stop = flatten(self.x, what="x")
+        return [segment(_rows(start, batched), _rows(stop, batched))]
+
+
+def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
+    """The line between two batches of points."""
+
+    def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
+        points, velocities = [], []
+        for a, b in zip(start, stop, strict=True):
+            first, last = (a, b) if a.shape[0] == len(rows) == 1 else (a.index_select(0, rows), b.index_select(0, rows))
+            share = t.to(b.dtype).reshape(-1, *[1] * (b.ndim - 1))
+            points.append(torch.lerp(first, last, share))  # exact at both ends
+            velocities.append(last - first)
+        return tuple(points), tuple(velocities)
+
+    return Piece(weight, at, straight=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Polyline:
+    """Straight lines through points, from the first to the last.
+
+    Attributes:
+        points: at least two, each in the structure of the input.
+    """
+
+    points: Sequence[Tensors]
+
+    def __post_init__(self) -> None:
+        if len(self.points) < 2:
+            raise InputError(f"a polyline got {len(self.points)} point(s); expected at least two, the baseline and the input.")
+        trees = [flatten(point, what=f"points[{i}]") for i, point in enumerate(self.points)]
+        first_tree, first = trees[-1]
+        for i, (tree, leaves) in enumerate(trees):
+            same_shape(f"points[{i}]", tree, leaves, first_tree, first)
+
+    def end(self) -> Tensors:
+        """The last point."""
+        return self.points[-1]
+
+    def pieces(self, *, batched: bool) -> Sequence[Piece]:
+        """One per line; lines of length zero are left out."""
+        leaves = [_rows(flatten(point)[1], batched) for point in self.points]
+        pairs = [(a, b) for a, b in zip(leaves[:-1], leaves[1:], strict=True) if any(not torch.equal(p, q) for p, q in zip(a, b, strict=True))]
+        return [segment(a, b) for a, b in pairs or [(leaves[0], leaves[-1])]]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Any path given as a function of t in [0, 1].
+
+    >>> x = torch.tensor([[1.0, 3.0]])
+    >>> curve = Curve(lambda t: torch.cat([t * x[:, :1], t**2 * x[:, 1:]], 1))
+    >>> points, velocities = curve.pieces(batched=True)[0].at(torch.tensor([0.5]), torch.tensor([0]))
+    >>> velocities[0]
+    tensor([[1., 3.]])
+
+    Attributes:
+        function: from a scalar tensor t to a point, in the structure of the input, for the whole batch.
+        velocity: its derivative, from t to the same structure; by forward-mode differentiation if not given.
+        knots: times where the curve has a corner; it must be smooth in between.
+    """
+
+    function: Callable[[Tensor], Tensors]
+    velocity: Callable[[Tensor], Tensors] | None = None
+    knots: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        inside = all(0 < k < 1 for k in self.knots)
+        if not inside or list(self.knots) != sorted(set(self.knots)):
+            raise OptionError(f"got knots={list(self.knots)}; expected increasing times between 0 and 1, ends left out.")
+
+    def end(self) -> Tensors:
+        """The point at t = 1."""
+        return self.function(torch.tensor(1.0, dtype=torch.float64))
+
+    def pieces(self, *, batched: bool) -> Sequence[Piece]:
+        """One between each two knots."""
+        times = [0.0, *self.knots, 1.0]
+        return [Piece(1.0, self._between(a, b, batched)) for a, b in zip(times[:-1], times[1:], strict=True)]
+
+    def _between(self, first: float, last: float, batched: bool) -> At:
+        tree, _ = flatten(self.end(), what="the path's point")
+
+        def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
+            times, which = torch.unique(first + t.double() * (last - first), return_inverse=True)
+            points, speeds = zip(*(self._point(time, tree, batched) for time in times.cpu()), strict=True)
+
+            def gather(stack: Sequence[Leaves], i: int) -> Tensor:
+                return torch.stack([stack[k][i][r] for k, r in zip(which.tolist(), rows.tolist(), strict=True)])
+
+            count = range(len(points[0]))
+            return tuple(gather(points, i) for i in count), tuple(gather(speeds, i) * (last - first) for i in count)
+
+        return at
+
+    def _point(self, time: Tensor, tree: Tree, batched: bool) -> tuple[Leaves, Leaves]:
+        # The time is handed over as a float64 scalar on the CPU: it takes the dtype and device of what it scales.
+        def leaves_of(t: Tensor) -> Leaves:
+            return flatten(self.function(t), what="the path's point")[1]
+
+        if self.velocity is None:
+            point, speed = torch.func.jvp(leaves_of, (time,), (torch.ones_like(time),))
+        else:
+            point, speed = leaves_of(time), flatten(self.velocity(time), what="the path's velocity")[1]
+            same_shape("the path's velocity", tree, speed, tree, point)
+        return _rows(tuple(p.detach() for p in point), batched), _rows(tuple(s.detach() for s in speed), batched)
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """The weighted mean of several paths to the same input.
+
+    Attributes:
+        paths: the paths.
+        weights: their shares, adding up to 1; equal if not given.
+    """
+
+    paths: Sequence[Any]
+    weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise InputError("an average got no paths; expected at least one.")
+        if self.weights is not None and (len(self.weights) != len(self.paths) or abs(sum(self.weights) - 1) > 1e-6):
+            raise OptionError(f"got weights={list(self.weights)} for {len(self.paths)} paths; expected one each, adding up to 1.")
+
+    def end(self) -> Tensors:
+        """Where the first path ends; all must end there."""
+        return self.paths[0].end()  # type: ignore[no-any-return]
+
+    def pieces(self, *, batched: bool) -> Sequence[Piece]:
+        """The pieces of all paths, their weights scaled."""
+        tree, first = flatten(self.end())
+        shares = self.weights or [1 / len(self.paths)] * len(self.paths)
+        out: list[Piece] = []
+        for number, (path, share) in enumerate(zip(self.paths, shares, strict=True)):
+            other_tree, other = flatten(path.end())
+            same_shape(f"the end of path {number}", other_tree, other, tree, first)
+            if any(not torch.allclose(a, b) for a, b in zip(first, other, strict=True)):
+                raise InputError(f"path {number} of the average ends at another point than path 0; expected the same input for all.")
+            out += [Piece(share * piece.weight, piece.at, piece.straight) for piece in path.pieces(batched=batched)]
+        return out
+
+
+def same_shape(what: str, tree: Tree, leaves: Leaves, like_tree: Tree, like: Leaves) -> None:
+    """The same structure, shapes, dtypes and devices, or an error that names the difference."""
+    if tree != like_tree:
+        raise InputError(f"{what} is a {tree.kind} with {tree.size} tensor(s); expected the structure of x, a {like_tree.kind} with {like_tree.size}.")
+    for name, leaf, other in zip(tree.names, leaves, like, strict=True):
+        if leaf.shape != other.shape:
+            raise InputError(f"{what}{name} has shape {tuple(leaf.shape)}; expected {tuple(other.shape)}, the shape of x.")
+        if leaf.dtype != other.dtype:
+            raise InputError(f"{what}{name} has dtype {leaf.dtype}; expected {other.dtype}, the dtype of x. Convert it with .to(x.dtype).")
+        if leaf.device != other.device:
+            raise InputError(f"{what}{name} is on {leaf.device}; expected {other.device}, the device of x. Move it with .to(x.device).")
+
+
+def _rows(leaves: Leaves, batched: bool) -> Leaves:
+    return leaves if batched else tuple(leaf[None] for leaf in leaves)

@@ -1,0 +1,5 @@
+"""Rules as data, panels that are halved where it pays, and error estimates that are tested on their own."""
+
+from ._rules import RULES, Rule, gauss_legendre, left, midpoint, right, romberg, simpson, trapezoid
+
+__all__ = ["RULES", "Rule", "gauss_legendre", "left", "midpoint", "right", "romberg", "simpson", "trapezoid"]

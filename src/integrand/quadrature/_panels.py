@@ -1,0 +1,151 @@
+"""Panels of five equally spaced nodes: what each gives for the integral, and what it says about the error.
+
+On a panel the trapezoid rule on 5, 3 and 2 nodes (T_f, T_h, T_q) and Simpson's on 5 and 3 (S_f, S_h) are at hand. Two
+regimes decide which to trust. Gradients of ReLU networks move along a path like Brownian motion: T_f is then the best
+that can be made of the nodes, and its error is |T_f - T_h| / sqrt(3) in expectation. Gradients of smooth networks are
+smooth: S_f is far better, and |S_f - S_h| bounds its error generously.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.float64]
+
+KAPPA = {"trapezoid": 3**-0.5, "simpson": 0.45}
+"""Error over nested difference: what Brownian gradients predict for the trapezoid, a generous bound for Simpson."""
+
+SPLIT = {"trapezoid": 1 / 8, "simpson": 1 / 64}
+"""Squared indicator of each half over that of the panel, used to plan ahead."""
+
+FEW_FEATURES = 4.0
+"""The estimate of a sum over N independent features varies like 1 / sqrt(N); it is raised by 1 + this / sqrt(N)."""
+
+KINK = 0.01
+"""A panel is taken to hold one kink if that explains all but this share of its nested difference."""
+
+_FULL = np.array([1, 2, 2, 2, 1]) / 8
+_HALF = np.array([1, 0, 2, 0, 1]) / 4
+_ENDS = np.array([1, 0, 0, 0, 1]) / 2
+WEIGHTS = np.stack(
+    [_FULL, _FULL - _HALF, (4 * _FULL - _HALF) / 3, ((4 * _FULL - _HALF) - (4 * _HALF - _ENDS)) / 3], axis=1
+)
+"""(5 nodes, 4 columns): T_f, T_f - T_h, S_f, S_f - S_h, for a panel of width 1."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What panels give.
+
+    Attributes:
+        sums: (panels, 4, features) in float64: T_f, T_f - T_h, S_f, S_f - S_h, scaled by the width; where there is one
+            kink, both values are those of the kink rule.
+        trapezoid: (panels,) L1 norms of T_f - T_h.
+        simpson: (panels,) L1 norms of S_f - S_h; where there is a kink, those of T_f - T_h.
+        missing_t: (panels,) change of F that T_f misses.
+        missing_s: the same for S_f.
+        weights: (panels, 2, 5) what the two values weigh the nodes with.
+    """
+
+    sums: Tensor
+    trapezoid: Array
+    simpson: Array
+    missing_t: Array
+    missing_s: Array
+    weights: Array
+
+
+def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: torch.dtype) -> Measured:
+    """Apply the rules to panels.
+
+    Args:
+        nodes: (panels, 5, features) gradients times velocity.
+        scores: (panels, 5) F at the nodes.
+        slopes: (panels, 5) dF/dt at the nodes, the sum of ``nodes`` over features.
+        widths: (panels,) lengths in t.
+        dtype: what to compute in.
+    """
+    wide = nodes.to(dtype)
+    scale = torch.as_tensor(widths, dtype=dtype, device=nodes.device)
+    weights = torch.as_tensor(WEIGHTS, dtype=dtype, device=nodes.device)
+    sums = torch.einsum("pkd,kr->prd", wide, weights) * scale[:, None, None]
+    norms = sums[:, 1::2].abs().sum(2).double().cpu().numpy()
+    rise = scores[:, 4] - scores[:, 0]
+    given = slopes @ WEIGHTS * widths[:, None]
+    trapezoid, simpson = norms[:, 0].copy(), norms[:, 1].copy()
+    missing_t, missing_s = rise - given[:, 0], rise - given[:, 2]
+    used = WEIGHTS.T[None, ::2] * widths[:, None, None]
+    maybe, fine, rough = _kink_weights(scores, slopes, widths)
+    maybe &= (simpson > 0.2 * trapezoid) & (trapezoid > 0)
+    if maybe.any():
+        index = np.flatnonzero(maybe)
+        columns = torch.as_tensor(np.stack([fine, fine - rough], 2)[index], dtype=dtype, device=nodes.device)
+        both = torch.einsum("pkd,pkr->prd", wide[index], columns)
+        change = both[:, 1].abs().sum(1).double().cpu().numpy()
+        good = change <= KINK * trapezoid[index]
+        index = index[good]
+        used[index] = fine[index, None]
+        sums[index, 0] = sums[index, 2] = both[good, 0]
+        # The kink rule has no honest error of its own (two kinks in one cell look like one): it keeps the trapezoid's.
+        sums[index, 3] = sums[index, 1]
+        simpson[index] = trapezoid[index]
+        missing_t[index] = missing_s[index] = 0.0
+    return Measured(sums, trapezoid, simpson, missing_t, missing_s, used)
+
+
+def _kink_weights(scores: Array, slopes: Array, widths: Array) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Node weights if the gradient is constant but for one kink in each cell, placed where the score says it is.
+
+    In a cell [a, b] with one kink, F(b) - F(a) = h (s F'(a) + (1 - s) F'(b)), where s is the share before the kink. The
+    weights (s, 1 - s) are then exact for every feature.
+
+    Returns:
+        Where that can be (all shares within [0, 1]), the weights on the four cells, and on the two double cells.
+    """
+
+    def cells(step: int) -> tuple[NDArray[np.bool_], Array]:
+        first, last = np.arange(0, 4, step), np.arange(step, 5, step)
+        length = (widths * step / 4)[:, None]
+        rise = (scores[:, last] - scores[:, first]) / length
+        before, after = slopes[:, first], slopes[:, last]
+        jump = before - after
+        size = np.abs(before) + np.abs(after) + np.abs(rise)
+        flat = np.abs(jump) <= 1e-6 * size
+        share = np.where(flat, 0.5, (rise - after) / np.where(flat, 1.0, jump))
+        inside = np.all((share > -1e-4) & (share < 1 + 1e-4) & (~flat | (np.abs(rise - before) <= 1e-4 * size)), axis=1)
+        share = np.clip(share, 0, 1)
+        weights = np.zeros((len(widths), 5))
+        weights[:, first] += share * length
+        weights[:, last] += (1 - share) * length
+        return inside, weights
+
+    fine_ok, fine = cells(1)
+    rough_ok, rough = cells(2)
+    return fine_ok & rough_ok, fine, rough
+
+
+def spread(difference: Tensor) -> Tensor:
+    """How much to raise an estimate for having few features: 1 + 4 / sqrt(N), N the effective number, per row."""
+    norm = difference.abs().sum(-1)
+    square = difference.square().sum(-1)
+    count = torch.where(square > 0, norm.square() / square.clamp_min(torch.finfo(square.dtype).tiny), torch.ones_like(norm))
+    return 1 + FEW_FEATURES / count.clamp_min(1).sqrt()
+
+
+def estimate(rule: str, difference: Tensor, squares: Array, missing: Array) -> Array:
+    """Absolute L1 error of sums over panels, one per row.
+
+    Args:
+        rule: ``trapezoid`` or ``simpson``.
+        difference: (rows, features) nested differences, summed over panels.
+        squares: (rows,) squared panel indicators, summed over panels.
+        missing: (rows,) what the sum misses of the change of F: a lower bound of the L1 error.
+    """
+    together = KAPPA[rule] * difference.abs().sum(-1)
+    raised = np.maximum(together.double().cpu().numpy(), np.sqrt(squares)) * spread(difference).double().cpu().numpy()
+    return np.asarray(np.maximum(raised, np.abs(missing)))

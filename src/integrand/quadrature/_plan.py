@@ -1,0 +1,38 @@
+"""Which panels to halve next: as few as will do, judged by looking ahead."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def plan(squares: NDArray[np.float64], goal: float, shrink: float, limit: int) -> tuple[NDArray[np.intp], int]:
+    """Play the refinement through on paper, largest panel first, until the error is within the goal.
+
+    >>> plan(np.array([100.0, 1.0, 1.0]), goal=30.0, shrink=1 / 8, limit=100)
+    (array([0]), 1)
+
+    Args:
+        squares: squared error indicators of the panels; zero for panels that must stay.
+        goal: the sum of squares to reach.
+        shrink: square of each half over that of the panel.
+        limit: halvings after which to stop looking ahead.
+
+    Returns:
+        The panels to halve now (those that the plan halves at least once, largest first) and the halvings it takes.
+    """
+    total = float(squares.sum())
+    queue = [(-float(square), index) for index, square in enumerate(squares) if square > 0]
+    heapq.heapify(queue)
+    chosen: dict[int, None] = {}
+    count = 0
+    while total > goal and queue and count < limit:
+        square, index = heapq.heappop(queue)
+        total += square * (1 - 2 * shrink)
+        chosen.setdefault(index)
+        count += 1
+        for _ in range(2):
+            heapq.heappush(queue, (square * shrink, index))
+    return np.fromiter(chosen, np.intp, len(chosen)), count

@@ -1,0 +1,173 @@
+"""Quadrature rules on [0, 1]: nodes, weights, and a second set of weights on the same nodes for the error.
+
+A rule is a value. To use one of your own, build a :class:`Rule` and pass it as ``rule=``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import OptionError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """Nodes and weights on [0, 1].
+
+    Attributes:
+        name: for the certificate.
+        nodes: increasing times, (n,).
+        weights: they add up to 1, (n,).
+        embedded: weights of a coarser rule on the same nodes; the difference of the two estimates the error. None where
+            there are too few nodes to tell.
+    """
+
+    name: str
+    nodes: Array
+    weights: Array
+    embedded: Array | None
+
+    def __post_init__(self) -> None:
+        if self.nodes.shape != self.weights.shape or self.nodes.ndim != 1 or not len(self.nodes):
+            raise OptionError(f"a rule got {self.nodes.shape} nodes and {self.weights.shape} weights; expected as many of each.")
+        if self.nodes.min() < 0 or self.nodes.max() > 1:
+            raise OptionError(f"a rule got nodes from {self.nodes.min()} to {self.nodes.max()}; expected times within [0, 1].")
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def right(steps: int) -> Rule:
+    """The paper's equation 3: the right Riemann sum, nodes k/m for k = 1..m, weights 1/m.
+
+    >>> right(4).nodes
+    array([0.25, 0.5 , 0.75, 1.  ])
+    """
+    nodes = np.arange(1, steps + 1) / steps
+    return _rule("right Riemann", nodes, np.full(steps, 1 / steps))
+
+
+def left(steps: int) -> Rule:
+    """The left Riemann sum, nodes k/m for k = 0..m-1."""
+    return _rule("left Riemann", np.arange(steps) / steps, np.full(steps, 1 / steps))
+
+
+def midpoint(steps: int) -> Rule:
+    """Midpoints of equal steps."""
+    return _rule("midpoint", (np.arange(steps) + 0.5) / steps, np.full(steps, 1 / steps))
+
+
+def trapezoid(steps: int) -> Rule:
+    """Equally spaced nodes with both ends, the ends at half weight; the weights add up to 1."""
+    if steps < 2:
+        raise OptionError(f"got steps={steps} for the trapezoid rule; expected at least 2, its two ends.")
+    weights = np.full(steps, 1 / (steps - 1))
+    weights[[0, -1]] /= 2
+    return _rule("trapezoid", np.linspace(0, 1, steps), weights)
+
+
+def simpson(steps: int) -> Rule:
+    """Simpson's rule on an odd number of equally spaced nodes."""
+    if steps < 3 or steps % 2 == 0:
+        raise OptionError(f"got steps={steps} for Simpson's rule; expected an odd number from 3 on.")
+    weights = _simpson_weights(steps)
+    nodes = np.linspace(0, 1, steps)
+    if steps % 4 != 1 or steps < 5:
+        return _rule("Simpson", nodes, weights)
+    embedded = np.zeros(steps)
+    embedded[::2] = _simpson_weights((steps + 1) // 2)
+    return Rule("Simpson", nodes, weights, embedded)
+
+
+def _simpson_weights(steps: int) -> Array:
+    weights = np.full(steps, 2.0)
+    weights[1::2] = 4
+    weights[[0, -1]] = 1
+    return np.asarray(weights / (3 * (steps - 1)))
+
+
+@lru_cache(maxsize=64)
+def gauss_legendre(steps: int) -> Rule:
+    """Gauss-Legendre in float64; its error is judged by the polynomial through every other node."""
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    times = (nodes + 1) / 2
+    if steps < 3:
+        return Rule("Gauss-Legendre", times, weights / 2, None)
+    keep = _every_other(steps)
+    basis = np.polynomial.legendre.legvander(nodes[keep], len(keep) - 1).T
+    moments = np.zeros(len(keep))
+    moments[0] = 1.0  # the mean of each Legendre polynomial over [-1, 1]
+    embedded = np.zeros(steps)
+    embedded[keep] = np.linalg.solve(basis, moments)
+    return Rule("Gauss-Legendre", times, weights / 2, embedded)
+
+
+@lru_cache(maxsize=16)
+def romberg(level: int) -> Rule:
+    """Romberg's extrapolation of the trapezoid rule on 2**level + 1 nodes, with the level below embedded."""
+    count = 2**level
+    embedded = np.zeros(count + 1)
+    if level:
+        embedded[::2] = _romberg_weights(level - 1)
+    return Rule("Romberg", np.linspace(0, 1, count + 1), _romberg_weights(level), embedded if level else None)
+
+
+def _romberg_weights(level: int) -> Array:
+    columns = []
+    for coarse in range(level + 1):
+        weights = np.zeros(2**level + 1)
+        weights[:: 2 ** (level - coarse)] = 1 / 2**coarse
+        weights[[0, -1]] /= 2
+        columns.append(weights)
+    power = 4.0
+    while len(columns) > 1:
+        columns = [(power * fine - rough) / (power - 1) for rough, fine in zip(columns[:-1], columns[1:], strict=True)]
+        power *= 4
+    return columns[0]
+
+
+def _rule(name: str, nodes: Array, weights: Array) -> Rule:
+    """A rule whose error is judged by the straight lines through every other node."""
+    if len(nodes) < 3:
+        return Rule(name, nodes, weights, None)
+    keep = _every_other(len(nodes))
+    embedded = np.zeros(len(nodes))
+    embedded[keep] = _line_weights(nodes[keep])
+    return Rule(name, nodes, weights, embedded)
+
+
+def _every_other(count: int) -> NDArray[np.intp]:
+    """Every other index, both ends kept."""
+    return np.unique(np.r_[np.arange(0, count, 2), count - 1])
+
+
+def _line_weights(nodes: Array) -> Array:
+    """Weights that integrate the piecewise linear interpolant over [0, 1], extended straight to the ends."""
+    weights = np.zeros(len(nodes))
+    gaps = np.diff(nodes)
+    weights[:-1] += gaps / 2
+    weights[1:] += gaps / 2
+    for end, near, far in ((0.0, 0, 1), (1.0, -1, -2)):
+        reach = abs(nodes[near] - end)
+        slope = reach / abs(nodes[far] - nodes[near])
+        weights[near] += reach * (1 + slope / 2)
+        weights[far] -= reach * slope / 2
+    return weights
+
+
+RULES: dict[str, Callable[[int], Rule]] = {
+    "right": right,
+    "left": left,
+    "midpoint": midpoint,
+    "trapezoid": trapezoid,
+    "simpson": simpson,
+    "gauss-legendre": gauss_legendre,
+}
+"""The fixed rules by name, each a function of the number of steps (gradient evaluations)."""

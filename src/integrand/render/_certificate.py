@@ -1,0 +1,128 @@
+"""A certificate in words: for the page, for a notebook, for the line under a picture."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ..attribution import Certificate, ExampleCertificate, Status, _number, _percent
+
+MEANING = {
+    Status.CONVERGED: "The error estimate is within the tolerance that was asked for.",
+    Status.BUDGET: "The budget ended before the error estimate was within the tolerance.",
+    Status.NOISE: "The gradients are not precise enough to tell more.",
+    Status.JUMP: "The score jumps on the way, so the attributions cannot add up to its change.",
+}
+
+_ROWS_SHOWN = 100
+
+
+def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
+    """What is known of one example, as (name, value, what it means in one line)."""
+    change = example.score - example.baseline_score
+    rows = [
+        ("Score at the input", _number(example.score), f"F(x): {example.target}, for what is explained."),
+        ("Score at the baseline", _number(example.baseline_score), "F(x′): the same output where the path begins."),
+        (
+            "Attributions add up to",
+            _number(change + example.residual),
+            f"They should add up to F(x) − F(x′) = {_number(change)}.",
+        ),
+        ("The sum misses", f"{example.residual:+.1e}", "Near zero is necessary for accuracy, but not sufficient."),
+        (
+            "Estimated error",
+            _percent(example.error),
+            "Errors of all features added up, as a share of all attributions added up (both without signs).",
+        ),
+        ("Tolerance", _percent(example.tol), "The error that was asked for."),
+        (
+            "Gradients evaluated",
+            str(example.gradients),
+            f"Each a forward and a backward pass; {example.forwards} forward passes besides.",
+        ),
+        ("Rule", example.rule, "Where on the path the gradients were taken, and with which weights."),
+        ("Precision", example.precision, "What the model computed in."),
+    ]
+    if example.curves:
+        rows.append(("Curves", str(len(example.curves)), "Baselines, or pieces of the path, that were added up."))
+    return rows
+
+
+def sentence(example: ExampleCertificate) -> str:
+    """What the attributions account for, in a sentence."""
+    change = example.score - example.baseline_score
+    return (
+        f"From baseline to input the score goes from {_number(example.baseline_score, 3)} to {_number(example.score, 3)}, "
+        f"a change of {_number(change, 3)}. The attributions add up to {_number(change + example.residual, 3)}."
+    )
+
+
+def caption(example: ExampleCertificate) -> str:
+    """The certificate in one line, to go under a picture."""
+    change = example.score - example.baseline_score
+    return (
+        f"F(x) − F(x′) = {_number(change, 3)}, attributions add up to {_number(change + example.residual, 3)}"
+        f"  ·  estimated error {_percent(example.error)} (asked for {_percent(example.tol)})"
+        f"  ·  {example.gradients} gradients  ·  {example.status.value}"
+    )
+
+
+def verdict(example: ExampleCertificate) -> str:
+    """The status with its meaning and remedy, escaped, in a box coloured by whether it converged."""
+    remedy = example.remedy
+    advice = f" <strong>What to do:</strong> {escape(remedy)}." if remedy else ""
+    kind = "good" if example.converged else "bad"
+    return (
+        f'<p class="verdict {kind}"><span class="status">{escape(example.status.value)}</span> '
+        f"{escape(MEANING[example.status])}{advice}</p>"
+    )
+
+
+def certificate_table(certificate: Certificate) -> str:
+    """The certificate as a piece of HTML, for notebooks. Needs no optional package.
+
+    Args:
+        certificate: of one example, drawn with the meaning of each number, or of several, one line each.
+    """
+    if len(certificate) == 1:
+        example = certificate[0]
+        body = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th>'
+            f'<td style="text-align:right;padding:0 1em">{escape(value)}</td>'
+            f'<td style="text-align:left;opacity:.7">{escape(meaning)}</td></tr>'
+            for name, value, meaning in facts(example)
+        )
+        return f"<div>{_sentence(example)}<table>{body}</table></div>"
+    titles = ("", "F(x)", "F(x′)", "sum misses", "error", "tolerance", "gradients", "status")
+    head = "".join(f'<th style="text-align:right;padding:0 .6em">{title}</th>' for title in titles)
+    body = "".join(_line(i, example) for i, example in enumerate(certificate.examples[:_ROWS_SHOWN]))
+    more = len(certificate) - _ROWS_SHOWN
+    note = f"<p>… and {more} more examples.</p>" if more > 0 else ""
+    advice = "".join(f"<p>{_sentence(example)}</p>" for example in _different(certificate))
+    return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}{advice}</div>"
+
+
+def _sentence(example: ExampleCertificate) -> str:
+    remedy = example.remedy
+    mark = "✓" if example.converged else "⚠"
+    advice = f" What to do: {escape(remedy)}." if remedy else ""
+    return f"<strong>{mark} {escape(example.status.value)}.</strong> {escape(MEANING[example.status])}{advice}"
+
+
+def _different(certificate: Certificate) -> list[ExampleCertificate]:
+    """One example of each status that needs attention."""
+    found = {example.status: example for example in reversed(certificate.examples) if not example.converged}
+    return list(found.values())
+
+
+def _line(i: int, example: ExampleCertificate) -> str:
+    cells = (
+        str(i),
+        _number(example.score),
+        _number(example.baseline_score),
+        f"{example.residual:+.1e}",
+        _percent(example.error),
+        _percent(example.tol),
+        str(example.gradients),
+        example.status.value,
+    )
+    return "<tr>" + "".join(f'<td style="text-align:right;padding:0 .6em">{escape(cell)}</td>' for cell in cells) + "</tr>"

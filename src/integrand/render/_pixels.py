@@ -1,0 +1,151 @@
+"""From attributions to pixels: one number per pixel, clipped by mass, as brightness or as colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, OptionError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+COLOURS = ("#2166ac", "#4393c3", "#92c5de", "#f7f7f7", "#f4a582", "#d6604d", "#b2182b")
+"""From negative to positive, blue over white to red: told apart with every common kind of colour blindness."""
+
+UNKNOWN = 0x80
+"""The grey of a pixel whose attribution is NaN or infinite."""
+
+
+def colour_table() -> Array:
+    """:data:`COLOURS` as numbers, (colours, 3) from 0 to 255.
+
+    >>> colour_table()[0].tolist()
+    [33.0, 102.0, 172.0]
+    """
+    return np.array([list(bytes.fromhex(colour[1:])) for colour in COLOURS], float)
+
+
+def contribution(values: Array) -> Array:
+    """What each pixel contributes to the score: its attributions summed over the channels, (C, H, W) to (H, W)."""
+    total: Array = np.asarray(values, float).sum(0)
+    return total
+
+
+def strength(values: Array) -> Array:
+    """How much each pixel matters: the magnitudes of its attributions summed over the channels, (C, H, W) to (H, W).
+
+    The paper aggregates over the colours and does not say how. Magnitudes, as in the saliency library of PAIR, keep a
+    pixel bright whose red speaks for the class as much as its blue speaks against it.
+    """
+    total: Array = np.abs(np.asarray(values, float)).sum(0)
+    return total
+
+
+def mass_limit(values: Array, share: float) -> float:
+    """The magnitude up to which the entries hold ``share`` of the total magnitude; what is beyond is clipped.
+
+    Clipping by mass leaves the picture as it is when a single pixel stands out, where a scale set by the largest pixel
+    would turn everything else black.
+
+    >>> mass_limit(np.array([1.0, -1.0, 1.0, 1.0, 100.0]), 0.03)
+    1.0
+    >>> mass_limit(np.array([1.0, -1.0, 1.0, 1.0, 100.0]), 1.0)
+    100.0
+    >>> mass_limit(np.zeros(3), 0.8)
+    0.0
+    """
+    if not 0 < share <= 1:
+        raise OptionError(f"got share={share!r}; expected a share of the attribution mass, above 0 and at most 1")
+    size = np.sort(np.abs(values[np.isfinite(values)]), axis=None)
+    if not size.size or size[-1] == 0:
+        return 0.0
+    mass = np.cumsum(size / size[-1])  # divided first, so that the sum of large numbers does not overflow
+    return float(size[min(int(np.searchsorted(mass, share * mass[-1])), size.size - 1)])
+
+
+def remark(values: Array) -> str:
+    """What a reader should know of a map before trusting its colours ('' for an ordinary one).
+
+    >>> remark(np.array([0.0, 0.0])), remark(np.array([1.0, 0.0])), remark(np.array([1.0, np.nan, -1.0]))
+    ('all zero', 'none negative', '1 of 3 not finite')
+    """
+    finite = values[np.isfinite(values)]
+    missing = values.size - finite.size
+    parts = [f"{missing} of {values.size} not finite"] if missing else []
+    if finite.size:
+        if not finite.any():
+            parts.append("all zero")
+        elif finite.min() >= 0:
+            parts.append("none negative")
+        elif finite.max() <= 0:
+            parts.append("none positive")
+    return "; ".join(parts)
+
+
+def heat(values: Array, limit: float) -> Array:
+    """Signed values as colours, (H, W) to (H, W, 3) uint8; ``-limit`` and ``limit`` are the ends of the colours."""
+    table = colour_table()
+    known = np.isfinite(values)
+    scaled = np.clip(np.where(known, values, 0) / (limit or 1.0), -1, 1)
+    at = (scaled + 1) / 2 * (len(table) - 1)
+    colours = np.stack([np.interp(at, np.arange(len(table)), column) for column in table.T], -1)
+    colours[~known] = UNKNOWN
+    out: Array = np.rint(colours).astype(np.uint8)
+    return out
+
+
+def lit(photo: Array, values: Array, limit: float) -> Array:
+    """The photo with each pixel scaled by its strength, (H, W, 3) uint8.
+
+    Args:
+        photo: (H, W, 3) from 0 to 1.
+        values: (h, w), not negative; where it is coarser than the photo, as for a layer, each entry covers a block of pixels.
+        limit: the strength that leaves a pixel as bright as it is.
+    """
+    height, width = photo.shape[:2]
+    rows = np.arange(height) * values.shape[0] // height
+    columns = np.arange(width) * values.shape[1] // width
+    values = values[rows[:, None], columns]
+    known = np.isfinite(values)
+    scale = np.clip(np.where(known, values, 0) / (limit or 1.0), 0, 1)
+    pixels = photo * scale[..., None] * 255
+    pixels[~known] = UNKNOWN
+    out: Array = np.rint(pixels).astype(np.uint8)
+    return out
+
+
+def photo_pixels(photo: Array, like: tuple[int, ...] = ()) -> tuple[Array, str]:
+    """A photo as (H, W, 3) from 0 to 1, and a remark ('' if it was in range).
+
+    Args:
+        photo: (H, W), (C, H, W) or (H, W, C) with 1, 3 or 4 channels; integers 0 to 255 or floats 0 to 1. Other floats,
+            such as a model's normalised input, are stretched to be seen.
+        like: the size of the map to be drawn on it, which settles where the channels are if the shape leaves it open.
+    """
+    pixels = _channels_last(photo, like)
+    if np.issubdtype(pixels.dtype, np.integer):
+        pixels = pixels / 255
+    pixels = pixels.astype(float)
+    finite = pixels[np.isfinite(pixels)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    note = ""
+    if low < -0.01 or high > 1.01:
+        note = f"colours stretched from {low:.3g}…{high:.3g}"
+        pixels = (pixels - low) / (high - low or 1.0)
+    return np.clip(np.nan_to_num(pixels, posinf=1, neginf=0), 0, 1), note
+
+
+def _channels_last(photo: Array, like: tuple[int, ...]) -> Array:
+    if photo.ndim == 2:
+        photo = photo[..., None]
+    if photo.ndim == 3 and photo.size:
+        first, last = (photo.shape[axis] in (1, 3, 4) for axis in (0, -1))
+        if first and (not last or photo.shape[1:] == like):
+            photo, last = np.moveaxis(photo, 0, -1), True
+        if last:
+            # The fourth channel is opacity; grey is repeated.
+            return np.broadcast_to(photo[..., :3], (*photo.shape[:2], 3))
+    raise InputError(
+        f"image has shape {tuple(photo.shape)} for one example; expected (H, W), (C, H, W) or (H, W, C) with 1, 3 or 4 channels"
+    )
