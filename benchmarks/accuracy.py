@@ -1,0 +1,137 @@
+"""EfficientNet-Lite0 on photos: measured per-feature error against evaluations, and time at equal measured error."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import integrand as ig
+from tests.honesty.honest import relative_error
+from tests.honesty.networks import BLACK, efficientnet, photo
+
+PHOTOS = {"chelsea": "cat", "coffee": "coffee"}
+REFERENCE = Path(__file__).with_name("references.npz")
+"""Every feature of the two converged answers (16,384 midpoints), made by `python -m benchmarks.references`."""
+
+TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005)
+STEPS = (25, 50, 100, 150, 200, 250, 300, 350, 400)
+CAPTUM = {"captum Gauss-Legendre": "gausslegendre", "captum right Riemann (the paper)": "riemann_right"}
+GOAL = 0.01
+
+
+def run() -> dict[str, Any]:
+    found = {label: _photo(name, label) for name, label in PHOTOS.items()}
+    for label, rows in found.items():
+        _print(label, rows)
+    return found
+
+
+def _photo(name: str, label: str) -> dict[str, Any]:
+    from captum.attr import IntegratedGradients
+
+    model, x = efficientnet(), photo(name)
+    exact = np.load(REFERENCE)[name].astype(np.float64) / 1024  # stored times 1024
+    with torch.no_grad():
+        target = int(model(x).argmax())
+    captum = IntegratedGradients(lambda z: model(z).softmax(1))
+
+    def error(values: Tensor) -> float:
+        return relative_error(values.detach().double().flatten().numpy(), exact)
+
+    curves: dict[str, list[dict[str, float]]] = {"integrand": []}
+    for tol in TOLERANCES:
+        start = time.perf_counter()
+        result = ig.integrated_gradients(model, x, BLACK, target=target, score="probability", tol=tol)
+        only = result.certificate.only
+        row = {"tol": tol, "gradients": only.gradients, "claimed": only.error, "measured": error(result.values)}
+        curves["integrand"].append(row | {"seconds": time.perf_counter() - start})
+        print(f"  {label}: tol {tol:.1%}: {only.gradients} gradients, measured {row['measured']:.2%}", flush=True)
+    for who, method in CAPTUM.items():
+        curves[who] = []
+        for steps in STEPS:
+            values = captum.attribute(x, BLACK, target=target, n_steps=steps, method=method, internal_batch_size=8)
+            curves[who].append({"gradients": steps, "measured": error(values)})
+    return {"curves": curves, "equal": _equal_error(model, x, target, curves)}
+
+
+def _equal_error(model: torch.nn.Module, x: Tensor, target: int, curves: dict[str, Any]) -> dict[str, float]:
+    """Seconds to the same measured error: Captum as a user would call it, with the steps that reach what we reached."""
+    from captum.attr import IntegratedGradients
+
+    ours = next(row for row in curves["integrand"] if row["tol"] == GOAL)
+    within = [row for row in curves["captum Gauss-Legendre"] if row["measured"] <= max(GOAL, ours["measured"])]
+    steps = int(within[0]["gradients"]) if within else max(STEPS)
+    captum = IntegratedGradients(lambda z: model(z).softmax(1))
+
+    def clock(call: Any) -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    seconds: dict[str, list[float]] = {"integrand": [], "captum": [], "captum_chunked": []}
+    for _ in range(2):  # taking turns
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seconds["integrand"].append(
+                clock(lambda: ig.integrated_gradients(model, x, BLACK, target=target, score="probability", tol=GOAL))
+            )
+            seconds["captum"].append(clock(lambda: captum.attribute(x, BLACK, target=target, n_steps=steps)))
+            seconds["captum_chunked"].append(
+                clock(lambda: captum.attribute(x, BLACK, target=target, n_steps=steps, internal_batch_size=8))
+            )
+    best = {name: min(values) for name, values in seconds.items()}
+    return {
+        "captum_steps": steps,
+        "integrand_s": best["integrand"],
+        "captum_s": best["captum"],
+        "captum_chunks_of_8_s": best["captum_chunked"],
+        "ratio": best["captum"] / best["integrand"],
+        "ratio_to_chunked": best["captum_chunked"] / best["integrand"],
+    }
+
+
+def _print(label: str, rows: dict[str, Any]) -> None:
+    print(f"\n{label}: EfficientNet-Lite0, 224 px, probability, black baseline")
+    print("  integrand   tol      gradients   measured   claimed   seconds")
+    for row in rows["curves"]["integrand"]:
+        print(
+            f"              {row['tol']:<6.1%}   {row['gradients']:9d}   {row['measured']:8.2%}   {row['claimed']:7.2%}   {row['seconds']:7.1f}"
+        )
+    for who in CAPTUM:
+        line = "  ".join(f"{row['gradients']}: {row['measured']:.2%}" for row in rows["curves"][who])
+        print(f"  {who}: {line}")
+    equal = rows["equal"]
+    print(
+        f"  to {GOAL:.0%} measured: integrand {equal['integrand_s']:.1f} s, captum ({equal['captum_steps']} steps) {equal['captum_s']:.1f} s: "
+        f"{equal['ratio']:.1f}x;  captum in chunks of 8 {equal['captum_chunks_of_8_s']:.1f} s: {equal['ratio_to_chunked']:.1f}x"
+    )
+
+
+def plot(found: dict[str, Any], path: Path) -> Path:
+    """Measured error against gradient evaluations, one panel per photo."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    axes = figure.subplots(1, len(found), sharey=True)
+    styles = {"integrand": ("#0072B2", "o"), "captum Gauss-Legendre": ("#D55E00", "s"), "captum right Riemann (the paper)": ("#999999", "^")}
+    for axis, (label, rows) in zip(np.atleast_1d(axes), found.items(), strict=True):
+        for who, curve in rows["curves"].items():
+            colour, marker = styles[who]
+            x, y = [r["gradients"] for r in curve], [100 * r["measured"] for r in curve]
+            axis.loglog(x, y, color=colour, marker=marker, markersize=4, label=who)
+        axis.axhline(1, color="black", linewidth=0.6, linestyle=":")
+        axis.set_title(label)
+        axis.set_xlabel("gradient evaluations")
+        axis.set_xticks([25, 50, 100, 200, 400], ["25", "50", "100", "200", "400"])
+        axis.minorticks_off()
+    np.atleast_1d(axes)[0].set_ylabel("measured error over the features, %")
+    np.atleast_1d(axes)[0].set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    np.atleast_1d(axes)[0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    return path
