@@ -1,7 +1,7 @@
 """Run the benchmarks, print the tables, write them as JSON and the error against evaluations as a plot.
 
-    python -m benchmarks --out out/bench                 # everything, about 25 minutes on two cores
-    python -m benchmarks --only small memory             # some of it
+python -m benchmarks --out out/bench                 # everything, about 25 minutes on two cores
+python -m benchmarks --only small memory             # some of it
 """
 
 from __future__ import annotations

@@ -100,16 +100,16 @@ def _print(label: str, rows: dict[str, Any]) -> None:
     print(f"\n{label}: EfficientNet-Lite0, 224 px, probability, black baseline")
     print("  integrand   tol      gradients   measured   claimed   seconds")
     for row in rows["curves"]["integrand"]:
-        print(
-            f"              {row['tol']:<6.1%}   {row['gradients']:9d}   {row['measured']:8.2%}   {row['claimed']:7.2%}   {row['seconds']:7.1f}"
-        )
+        numbers = f"{row['gradients']:9d}   {row['measured']:8.2%}   {row['claimed']:7.2%}   {row['seconds']:7.1f}"
+        print(f"              {row['tol']:<6.1%}   {numbers}")
     for who in CAPTUM:
         line = "  ".join(f"{row['gradients']}: {row['measured']:.2%}" for row in rows["curves"][who])
         print(f"  {who}: {line}")
     equal = rows["equal"]
     print(
-        f"  to {GOAL:.0%} measured: integrand {equal['integrand_s']:.1f} s, captum ({equal['captum_steps']} steps) {equal['captum_s']:.1f} s: "
-        f"{equal['ratio']:.1f}x;  captum in chunks of 8 {equal['captum_chunks_of_8_s']:.1f} s: {equal['ratio_to_chunked']:.1f}x"
+        f"  to {GOAL:.0%} measured: integrand {equal['integrand_s']:.1f} s, "
+        f"captum ({equal['captum_steps']} steps) {equal['captum_s']:.1f} s: {equal['ratio']:.1f}x;  "
+        f"in chunks of 8 {equal['captum_chunks_of_8_s']:.1f} s: {equal['ratio_to_chunked']:.1f}x"
     )
 
 
@@ -119,7 +119,11 @@ def plot(found: dict[str, Any], path: Path) -> Path:
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots(1, len(found), sharey=True)
-    styles = {"integrand": ("#0072B2", "o"), "captum Gauss-Legendre": ("#D55E00", "s"), "captum right Riemann (the paper)": ("#999999", "^")}
+    styles = {
+        "integrand": ("#0072B2", "o"),
+        "captum Gauss-Legendre": ("#D55E00", "s"),
+        "captum right Riemann (the paper)": ("#999999", "^"),
+    }
     for axis, (label, rows) in zip(np.atleast_1d(axes), found.items(), strict=True):
         for who, curve in rows["curves"].items():
             colour, marker = styles[who]

@@ -31,7 +31,10 @@ def run() -> list[dict[str, object]]:
             print(f"  {who:10} {what:24} failed ({row['failed']})", flush=True)
         else:
             row |= json.loads(done.stdout.splitlines()[-1])
-            print(f"  {who:10} {what:24} {row['peak_mb']:8.0f} MB   {row['gradients']:5d} gradients   {row['seconds']:6.1f} s", flush=True)
+            print(
+                f"  {who:10} {what:24} {row['peak_mb']:8.0f} MB   {row['gradients']:5d} gradients   {row['seconds']:6.1f} s",
+                flush=True,
+            )
         rows.append(row)
     flat = {row["what"]: row for row in rows if row["who"] == "integrand"}
     if all("peak_mb" in flat[key] for key in ("50 steps", "1000 steps")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -13,15 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .baselines import Baseline, settle_baselines
-from ._trees import Leaves, Tensors, Tree, flatten, unflat
+from ._trees import Leaves, Tensors, flat, flatten, matched, unflat
 from .attribution import Attribution, Certificate, ExampleCertificate, group_sums
+from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
 from .execute._memory import STORE_BYTES, Chunks
 from .execute._progress import ProgressOption, Reporter
 from .functions import Function, Score, Target, build, undisturbed
 from .functions._layer import Layers
+from .functions._parts import warn
 from .paths import Path, Piece
 from .paths._paths import segment
 from .quadrature import RULES, Rule
@@ -78,7 +78,8 @@ def integrated_gradients(
         rule: with ``steps``, the rule: ``right`` is the paper's equation 3; default ``gauss-legendre``. Or a
             :class:`~integrand.quadrature.Rule` of your own.
         layer: explain the value of a submodule instead of x: its dotted name, the module, or several of them. Token
-            ids need this: name the embedding. A module called more than once gives one tensor per call.
+            ids need this: name the embedding. A module called more than once gives one tensor per
+            call; several tensors come as a tuple, in the order of the calls.
         layer_side: what the layer gives (``output``) or gets (``input``).
         args: further positional arguments of the model; what has one entry per example is split with the batch.
         kwargs: further keyword arguments, likewise.
@@ -221,7 +222,9 @@ class Options:
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
                 raise OptionError(f"got {name}={value!r}; expected a whole number from 1 on.")
         if steps is None and max_evaluations < 17:
-            raise OptionError(f"got max_evaluations={max_evaluations}; expected at least 17 to integrate to a tolerance, or use steps=.")
+            raise OptionError(
+                f"got max_evaluations={max_evaluations}; expected at least 17 to integrate to a tolerance, or use steps=."
+            )
         return Options(tol, _rule_of(rule, steps), max_evaluations, memory, chunk, progress, create_graph)
 
 
@@ -262,16 +265,15 @@ def _attribute(
     finally:
         reporter.close()
     shapes = [leaf.shape[1:] for leaf in function.inputs]
-    leaves = tuple(
-        part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True)
-    )
-    _warn_if_zero(leaves, function)
+    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
+    _warn_if_zero(leaves, function, pieces)
     certificate = _certificate(evaluator, outcome, options.tol)
     _warn_if_missed(certificate)
     meta |= {"integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     if groups is not None:
-        return Attribution(group_sums(shown, groups, batched=function.batched), certificate, function.batched, meta)
+        labels = matched(groups, function.tree, what="groups")
+        return Attribution(group_sums(shown, labels, batched=function.batched), certificate, function.batched, meta)
     if mask is not None:
         shown = _masked(shown, mask, function)
     return Attribution(function.tree.build(shown), certificate, function.batched, meta)
@@ -294,9 +296,7 @@ def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
 
 
 def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
-    _, masks = flatten(mask, what="mask")
-    if len(masks) != len(leaves):
-        raise InputError(f"mask has {len(masks)} tensors; expected {len(leaves)}, one per tensor of x.")
+    masks = matched(mask, function.tree, what="mask")
     out = []
     for leaf, part in zip(leaves, masks, strict=True):
         shape = leaf.shape[1:] if function.batched else leaf.shape
@@ -304,7 +304,8 @@ def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
             wide = part.to(leaf.device, torch.bool).expand(shape)
         except RuntimeError:
             raise InputError(
-                f"mask has shape {tuple(part.shape)}; expected {tuple(shape)}, the shape of one example, or one that broadcasts."
+                f"mask has shape {tuple(part.shape)}; expected {tuple(shape)}, the shape of one example, "
+                "or one that broadcasts to it."
             ) from None
         out.append(torch.where(wide, leaf, torch.zeros_like(leaf)))
     return tuple(out)
@@ -312,7 +313,8 @@ def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
 
 def _certificate(evaluator: Evaluator, outcome: Outcome, tol: float) -> Certificate:
     function = evaluator.function
-    precision = str(function.inputs[0].dtype).removeprefix("torch.")
+    coarsest = max((leaf.dtype for leaf in function.inputs), key=lambda dtype: torch.finfo(dtype).eps)
+    precision = str(coarsest).removeprefix("torch.")
     examples = []
     for i, record in enumerate(outcome.records):
         fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
@@ -333,36 +335,45 @@ def _warn_if_same(starts: Sequence[Leaves], function: Function) -> None:
     same = torch.ones(function.examples, dtype=torch.bool)
     for start in starts:
         for a, b in zip(start, function.inputs, strict=True):
-            same &= (a == b).flatten(1).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
+            same &= flat([a == b]).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
     if same.any():
         which = same.nonzero().flatten().tolist()
-        warnings.warn(
-            f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a baseline that "
-            "differs from the input; choose another one.",
+        warn(
+            f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a "
+            "baseline that differs from the input; choose another one.",
             ZeroAttributionWarning,
-            stacklevel=3,
         )
 
 
-def _warn_if_zero(leaves: Leaves, function: Function) -> None:
-    for name, leaf, value in zip(function.tree.names, leaves, function.inputs, strict=True):
-        if not leaf.detach().any() and value.any():
-            warnings.warn(
-                f"every attribution to x{name} is exactly zero: the score does not depend on it between baseline and input. "
-                "Check the target, and that the model uses this input (an integer cast or a threshold hides it).",
+def _warn_if_zero(leaves: Leaves, function: Function, pieces: Sequence[Piece] = ()) -> None:
+    what, use = "x", "this input (an integer cast or a threshold hides it)"
+    if function.layered:
+        what, use = "the layer's value", "this value (of values that are computed from each other only the last counts)"
+    for i, (name, leaf, value) in enumerate(zip(function.tree.names, leaves, function.inputs, strict=True)):
+        moved = not _stands_still(pieces, function, i) if pieces else bool(value.any())
+        if moved and not leaf.detach().any():
+            warn(
+                f"every attribution to {what}{name} is exactly zero: the score does not depend on it between baseline and "
+                f"input. Check the target, and that the model uses {use}.",
                 ZeroAttributionWarning,
-                stacklevel=4,
             )
+
+
+def _stands_still(pieces: Sequence[Piece], function: Function, i: int) -> bool:
+    """Whether the baseline has the same i-th tensor as the input: its attributions are zero by the user's own choice."""
+    rows = torch.arange(function.examples, device=function.inputs[i].device)
+    return all(
+        piece.straight and not piece.at(torch.zeros(len(rows), device=rows.device), rows)[1][i].any() for piece in pieces
+    )
 
 
 def _warn_if_missed(certificate: Certificate) -> None:
     missed = [i for i, example in enumerate(certificate) if not example.converged]
     if missed:
-        warnings.warn(
+        warn(
             f"the tolerance was not met for {len(missed)} of {len(certificate)} example(s); example {missed[0]}: "
             f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
 

@@ -62,21 +62,28 @@ def load(path: Path) -> Attribution:
         raise MissingExtraError("safetensors", "files", "loading an attribution") from None
     try:
         with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            leaves = [file.get_tensor(f"values.{i}") for i in range(len(file.keys()))]
-    except SafetensorError as error:
+            header = _header(path, file.metadata() or {})
+            shape = header["structure"]
+            tree = Tree(shape["kind"], tuple(shape["keys"]), shape["size"])
+            leaves = [file.get_tensor(f"values.{i}") for i in range(tree.size)]
+            examples = tuple(_example(row) for row in header["certificate"])
+            return Attribution(tree.build(leaves), Certificate(examples), header["batched"], header["meta"])
+    except (SafetensorError, KeyError, TypeError) as error:
         raise FileError(f"{path} is not an attribution: {error}. Expected a file written by Attribution.save.") from error
+
+
+def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """What the file says about itself; the version is looked at before anything else is trusted."""
     if _KEY not in metadata:
         raise FileError(f"{path} is a safetensors file but not an attribution; expected one written by Attribution.save.")
-    header = json.loads(metadata[_KEY])
-    if header["format"] > FORMAT:
-        raise FileError(
-            f"{path} has format {header['format']}; this version reads up to {FORMAT}. Update integrand to read it."
-        )
-    shape = header["structure"]
-    tree = Tree(shape["kind"], tuple(shape["keys"]), shape["size"])
-    examples = tuple(_example(row) for row in header["certificate"])
-    return Attribution(tree.build(leaves), Certificate(examples), header["batched"], header["meta"])
+    try:
+        header: dict[str, Any] = json.loads(metadata[_KEY])
+        version = int(header["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{path} has a damaged header ({error}); expected a file written by Attribution.save.") from error
+    if version > FORMAT:
+        raise FileError(f"{path} has format {version}; this version reads up to {FORMAT}. Update integrand to read it.")
+    return header
 
 
 def _example(row: dict[str, Any]) -> ExampleCertificate:

@@ -32,6 +32,11 @@ class Tree:
     keys: tuple[str, ...] = ()
     size: int = 1
 
+    def __str__(self) -> str:
+        if self.kind == "tensor":
+            return "one tensor"
+        return f"a {self.kind} of {self.size} tensor(s)" + (f" ({', '.join(map(repr, self.keys))})" if self.keys else "")
+
     @property
     def names(self) -> tuple[str, ...]:
         """A suffix for messages that tells the leaves apart ('' for a single tensor)."""
@@ -80,6 +85,21 @@ def flatten(value: object, *, what: str = "x") -> tuple[Tree, Leaves]:
     return tree, leaves
 
 
+def matched(value: object, tree: Tree, *, what: str, like: str = "x") -> Leaves:
+    """The leaves of something that must have a given structure; a dict may come in another order.
+
+    >>> tree, _ = flatten({"a": torch.zeros(2), "b": torch.ones(2)})
+    >>> matched({"b": torch.tensor(1), "a": torch.tensor(0)}, tree, what="mask")
+    (tensor(0), tensor(1))
+    """
+    if tree.kind == "dict" and isinstance(value, Mapping) and set(value) == set(tree.keys):
+        value = {key: value[key] for key in tree.keys}
+    found, leaves = flatten(value, what=what)
+    if found != tree:
+        raise InputError(f"{what} is {found}; expected {tree}, the structure of {like}.")
+    return leaves
+
+
 def map_leaves(function: Callable[[Tensor], Tensor], leaves: Leaves) -> Leaves:
     """Apply a function to every leaf."""
     return tuple(function(leaf) for leaf in leaves)
@@ -92,9 +112,9 @@ def _kind(value: object) -> str:
 
 def flat(leaves: Sequence[Tensor]) -> Tensor:
     """Rows of all leaves side by side: N tensors of shape (N, ...) to one (N, features)."""
-    if len(leaves) == 1:
-        return leaves[0].flatten(1)
-    return torch.cat([leaf.flatten(1) for leaf in leaves], 1)
+    # Not flatten(1): a row may be a single number, of shape ().
+    rows = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
+    return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
 def unflat(rows: Tensor, shapes: Sequence[torch.Size]) -> Leaves:

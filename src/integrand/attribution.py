@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._trees import Tensors, flatten
+from ._trees import Leaves, Tensors, flat, flatten, matched
 from .errors import InputError, OptionError
 
 
@@ -60,6 +60,7 @@ class ExampleCertificate:
         score: F(x), the explained score at the input.
         baseline_score: F(x'), at the baseline (the mean over several).
         residual: what the sum misses, sum(values) - (F(x) - F(x')). Zero is necessary for accuracy, not sufficient.
+        magnitude: sum|a| over the features, the scale of the error; on image networks far above |F(x) - F(x')|.
         error: estimated relative L1 error over the features, sum|a - a*| / sum|a*|. NaN where too few nodes were
             used to tell.
         tol: the tolerance that was asked for, in the same unit.
@@ -78,6 +79,7 @@ class ExampleCertificate:
     score: float
     baseline_score: float
     residual: float
+    magnitude: float
     error: float
     tol: float
     gradients: int
@@ -103,12 +105,12 @@ class ExampleCertificate:
             return ""
         if self.status is Status.NOISE:
             return (
-                f"gradients in {self.precision} are not precise enough for a tolerance of {_percent(self.tol)}; "
-                f"use a model and input in float64 or a tolerance above {_percent(self.error)}"
+                f"gradients in {self.precision} are not precise enough for a tolerance of {percent(self.tol)}; "
+                f"use a model and input in float64 or a tolerance above {percent(self.error)}"
             )
         if self.status is Status.JUMP:
             return (
-                f"the score jumps by {_number(self.jump_size)} at t = {_number(self.jump_at, 8)} of the path, where it has no "
+                f"the score jumps by {number(self.jump_size)} at t = {number(self.jump_at, 8)} of the path, where it has no "
                 "gradient (rounding, argmax, a hard threshold), so attributions cannot sum to its change; "
                 "explain a score before the threshold"
             )
@@ -116,14 +118,15 @@ class ExampleCertificate:
             return "too few steps to estimate the error; use more steps, or steps=None to integrate to a tolerance"
         wanted = "" if self.needed is None else f" (about {self.needed} gradient evaluations)"
         return (
-            f"the error is estimated at {_percent(self.error)}, not within {_percent(self.tol)}; raise max_evaluations, steps or "
-            f"memory{wanted}, or ask for a larger tol"
+            f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; raise max_evaluations, steps "
+            f"or memory{wanted}, or ask for a larger tol"
         )
 
     def __str__(self) -> str:
         line = (
-            f"F(x) {_number(self.score)}  F(x') {_number(self.baseline_score)}  sum misses {self.residual:+.1e}  "
-            f"error {_percent(self.error)} (tol {_percent(self.tol)})  {self.gradients} gradients  {self.status.value}"
+            f"F(x) {number(self.score)}  F(x') {number(self.baseline_score)}  "
+            f"sum misses {self.residual:+.1e} of |a| {number(self.magnitude, 3)}  "
+            f"error {percent(self.error)} (tol {percent(self.tol)})  {self.gradients} gradients  {self.status.value}"
         )
         if self.remedy:
             line += f": {self.remedy}"
@@ -212,11 +215,12 @@ class Attribution:
         if dim is not None and groups is not None:
             raise OptionError("got both dim= and groups=; expected one of them")
         if groups is not None:
-            return group_sums(leaves, groups, batched=self.batched)
+            return group_sums(leaves, matched(groups, tree, what="groups", like="the values"), batched=self.batched)
         if dim is not None:
-            return tree.build([leaf.sum(dim) for leaf in leaves])
-        total = torch.stack([(leaf.double().flatten(1).sum(1) if self.batched else leaf.double().sum()) for leaf in leaves])
-        return total.sum(0)
+            return tree.build([leaf.sum(dim if isinstance(dim, int) else tuple(dim)) for leaf in leaves])
+        rows = [leaf if self.batched else leaf[None] for leaf in leaves]
+        total = flat(rows).double().sum(1)
+        return total if self.batched else total[0]
 
     def numpy(self) -> Any:
         """The values as numpy arrays, in the same structure."""
@@ -225,12 +229,15 @@ class Attribution:
         return tree.build(arrays)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """``numpy.asarray(result)``, for results with a single tensor."""
+        """``numpy.asarray(result)``, for results with a single tensor; shares memory unless it has to convert."""
         tree, leaves = flatten(self.values, what="values")
         if tree.kind != "tensor":
             raise InputError(f"the values are a {tree.kind} of {len(leaves)} tensors; use result.numpy() to keep the structure")
         array = _array(leaves[0])
-        return array if dtype is None else array.astype(dtype)
+        wanted = array.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and (wanted != array.dtype or leaves[0].data_ptr() != array.ctypes.data):
+            raise ValueError("the values cannot become this array without a copy; use numpy.asarray(result)")
+        return array.astype(wanted, copy=bool(copy))
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
         """Write the result: ``.safetensors`` keeps the numbers, ``.html`` is a report, ``.png`` a picture.
@@ -265,11 +272,8 @@ class Attribution:
         return certificate_table(self.certificate)
 
 
-def group_sums(leaves: Sequence[Tensor], groups: object, *, batched: bool) -> Tensor:
+def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:
     """Sums of the features with each label, (examples, groups), or (groups,) without a batch dimension."""
-    _, labels = flatten(groups, what="groups")
-    if len(labels) != len(leaves):
-        raise InputError(f"groups has {len(labels)} tensors; expected {len(leaves)}, one per tensor of the values")
     rows = [leaf if batched else leaf[None] for leaf in leaves]
     for leaf, label in zip(rows, labels, strict=True):
         if label.dtype.is_floating_point or label.dtype.is_complex or label.dtype == torch.bool:
@@ -289,7 +293,7 @@ def group_sums(leaves: Sequence[Tensor], groups: object, *, batched: bool) -> Te
     for leaf, label in zip(rows, labels, strict=True):
         index = label.expand(leaf.shape[1:]).flatten().to(leaf.device, torch.long).clamp(min=-1)
         # Column `count` takes the features that are left out; it is dropped below.
-        out = out.index_add(1, torch.where(index < 0, count, index), leaf.flatten(1).to(out.dtype))
+        out = out.index_add(1, torch.where(index < 0, count, index), flat([leaf]).to(out.dtype))
     out = out[:, :count].to(rows[0].dtype)
     return out if batched else out[0]
 
@@ -300,11 +304,13 @@ def _array(leaf: Tensor) -> np.ndarray[Any, Any]:
     return array
 
 
-def _number(value: float | None, digits: int = 4) -> str:
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for people."""
     return "?" if value is None else f"{value:.{digits}g}"
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """An error as a percentage, for people."""
     if math.isnan(value):
         return "unknown"
     return f"{100 * value:.2g}%"

@@ -13,7 +13,9 @@ from .networks import efficientnet, trained
 from .references import FOLDER, Batch, digit_batches, photo_batches, sampled_features
 
 
-def claims_of(batch: Batch, model: torch.nn.Module, reference: np.ndarray, features: np.ndarray | None, tol: float) -> list[Claim]:
+def claims_of(
+    batch: Batch, model: torch.nn.Module, reference: np.ndarray, features: np.ndarray | None, tol: float
+) -> list[Claim]:
     """Explain a batch and measure every example of it."""
     result = ig.integrated_gradients(model, batch.x, batch.baseline, score=batch.score, tol=tol)
     values = result.values.double().flatten(1).numpy()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._trees import Leaves, Tensors, Tree, flatten
-from ..errors import InputError
+from .._trees import Leaves, Tensors, Tree, flatten, matched
+from ..errors import InputError, ModelError
 from ..functions import Function
 from ..functions._build import check_tensors
-from ..functions._layer import LayerCall, capture
+from ..functions._layer import LayerCall, calls_differ, capture
 
-Baseline = Tensors | float | Sequence[Tensors] | Callable[[], Tensors] | None
+Baseline = Tensors | float | Sequence[Tensors | float] | Callable[[], Tensors] | None
 
 
 def settle_baselines(baseline: Baseline, function: Function, draws: int) -> list[Leaves]:
@@ -25,66 +26,103 @@ def settle_baselines(baseline: Baseline, function: Function, draws: int) -> list
         function: what is explained; its inputs give shapes, dtypes and devices.
         draws: how often to call a baseline that is a function.
     """
-    if baseline is None or isinstance(baseline, (int, float)):
-        return [tuple(torch.full_like(leaf, float(baseline or 0)) for leaf in function.inputs)]
+    return [start for one in _several(baseline, function.tree, draws) for start in _place(one, function)]
+
+
+def _several(baseline: Any, tree: Tree, draws: int) -> list[Any]:
+    """The baselines to average, each of which may still be a stack of them."""
     if callable(baseline) and not isinstance(baseline, Tensor):
-        given: list[Any] = [baseline() for _ in range(draws)]
-    elif isinstance(baseline, list) and not (function.tree.kind == "tuple" and len(baseline) == function.tree.size):
-        given = list(baseline)
-        if not given:
-            raise InputError("got an empty list of baselines; expected at least one.")
-    else:
-        given = [baseline]
-    return [start for one in given for start in _place(one, function)]
+        return [baseline() for _ in range(draws)]
+    if not isinstance(baseline, list):
+        return [baseline]
+    if not baseline:
+        raise InputError("got an empty list of baselines; expected at least one.")
+    # Where x has several tensors, a list with as many is one baseline in its structure, not several.
+    one = tree.kind == "tuple" and len(baseline) == tree.size and any(isinstance(part, Tensor) for part in baseline)
+    return [tuple(baseline)] if one else baseline
 
 
 def _place(baseline: Any, function: Function) -> list[Leaves]:
     """A baseline (or a stack of them) as starting points; with a layer, a model input is run up to the layer."""
-    if isinstance(function.run, LayerCall):
-        run = function.run
-        if _looks_like(baseline, run.call.tree, run.inputs, function.batched):
-            found = _fit(baseline, run.call.tree, run.inputs, function.batched, "the model's input", integers=True)
-            return [capture(run.call, start, run.modules, run.side)[1] for start in found]
+    if baseline is None or _is_number(baseline):
+        value = float(baseline or 0)
+        if not math.isfinite(value):
+            raise InputError(f"got baseline={value}; expected a finite number.")
+        return [tuple(torch.full_like(leaf, value) for leaf in function.inputs)]
+    run = function.run
+    if not isinstance(run, LayerCall):
+        return _fit(baseline, function.tree, function.inputs, function.batched, "x")
+    if not _is_model_input(baseline, run):
         return _fit(baseline, function.tree, function.inputs, function.batched, "the layer")
-    return _fit(baseline, function.tree, function.inputs, function.batched, "x")
+    starts = _fit(baseline, run.call.tree, run.inputs, function.batched, "the model's input", integers=True)
+    return [_at_layer(start, run, function.inputs) for start in starts]
 
 
-def _looks_like(baseline: Any, tree: Tree, like: Leaves, batched: bool) -> bool:
-    """Whether a baseline is meant as a model input: same structure, kind of number, and number of dimensions."""
+def _at_layer(start: Leaves, run: LayerCall, like: Leaves) -> Leaves:
+    """The layer's values for a model input."""
+    found, values, _ = capture(run.call, start, run.modules, run.side)
+    if found.slots != run.slots:
+        raise ModelError(calls_differ(run.modules[0]))
+    for value, other in zip(values, like, strict=True):
+        if value.shape != other.shape:
+            raise InputError(
+                f"the layer's {run.side} has shape {tuple(value.shape)} at the baseline and {tuple(other.shape)} at the input; "
+                "expected the same. Choose a baseline of the same length."
+            )
+    return values
+
+
+def _is_model_input(baseline: Any, run: LayerCall) -> bool:
+    """Whether a baseline is meant as a model input rather than as a value of the layer.
+
+    Whole numbers are, where the model takes whole numbers; otherwise what has the model input's structure and shape.
+    """
     try:
-        found, leaves = flatten(_filled(baseline, tree, like), what="baseline")
+        tree, leaves = flatten(_filled(baseline, run.call.tree, run.inputs), what="baseline")
     except InputError:
         return False
-    return found == tree and all(
-        leaf.dtype == other.dtype and other.shape[1:] == leaf.shape[leaf.ndim - other.ndim + 1 :]
-        for leaf, other in zip(leaves, like, strict=True)
-    )
+    if tree != run.call.tree:
+        return False
+    pairs = list(zip(leaves, run.inputs, strict=True))
+    kinds = all(leaf.dtype.is_floating_point == like.dtype.is_floating_point for leaf, like in pairs)
+    ids = any(not like.dtype.is_floating_point for like in run.inputs)
+    return kinds and (ids or all(leaf.shape[max(0, leaf.ndim - like.ndim + 1) :] == like.shape[1:] for leaf, like in pairs))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _filled(baseline: Any, tree: Tree, like: Leaves) -> Any:
-    """Numbers among the tensors of a tuple or dict, spread out to tensors."""
+    """Numbers among the tensors of a tuple or dict spread out to tensors, and a dict in the order of x."""
 
     def fill(part: Any, leaf: Tensor) -> Any:
-        if isinstance(part, (int, float)) and not isinstance(part, bool):
+        if _is_number(part):
             return torch.full_like(leaf, part)
-        return part[None].expand(leaf.shape) if isinstance(part, Tensor) and part.ndim == 0 and leaf.ndim else part
+        return part[None].expand(leaf.shape) if isinstance(part, Tensor) and part.ndim == 0 else part
 
-    if isinstance(baseline, Mapping) and tree.kind == "dict":
-        return {key: fill(part, leaf) for (key, part), leaf in zip(baseline.items(), like, strict=False)}
-    if isinstance(baseline, (tuple, list)) and tree.kind == "tuple" and len(baseline) == len(like):
+    if tree.kind == "dict" and isinstance(baseline, Mapping) and set(baseline) == set(tree.keys):
+        return {key: fill(baseline[key], leaf) for key, leaf in zip(tree.keys, like, strict=True)}
+    if tree.kind == "tuple" and isinstance(baseline, (tuple, list)) and len(baseline) == len(like):
         return tuple(fill(part, leaf) for part, leaf in zip(baseline, like, strict=True))
     return fill(baseline, like[0]) if tree.kind == "tensor" else baseline
 
 
 def _fit(baseline: Any, tree: Tree, like: Leaves, batched: bool, what: str, *, integers: bool = False) -> list[Leaves]:
     """Check structure, dtype, device and shape; give every example its row."""
-    found, leaves = flatten(_filled(baseline, tree, like), what="baseline")
-    if found != tree:
-        raise InputError(
-            f"baseline is a {found.kind} of {found.size} tensor(s) {list(found.keys) or ''}; expected the structure of {what}, a "
-            f"{tree.kind} of {tree.size} {list(tree.keys) or ''}."
-        )
-    check_tensors(found, leaves, what="baseline", integers=integers)
+    leaves = matched(_filled(baseline, tree, like), tree, what="baseline", like=what)
+    for leaf, other, name in zip(leaves, like, tree.names, strict=True):
+        if leaf.dtype != other.dtype:
+            raise InputError(
+                f"baseline{name} has dtype {leaf.dtype}; expected {other.dtype}, that of {what}. Convert it with "
+                f".to({other.dtype})."
+            )
+        if leaf.device != other.device:
+            raise InputError(
+                f"baseline{name} is on {leaf.device}; expected {other.device}, the device of {what}. Move it with "
+                f".to({str(other.device)!r})."
+            )
+    check_tensors(tree, leaves, what="baseline", integers=integers)
     stacks = [_rows(leaf, other, batched, name, what) for leaf, other, name in zip(leaves, like, tree.names, strict=True)]
     counts = {len(stack) for stack in stacks}
     if len(counts) > 1:
@@ -94,21 +132,17 @@ def _fit(baseline: Any, tree: Tree, like: Leaves, batched: bool, what: str, *, i
 
 def _rows(leaf: Tensor, like: Tensor, batched: bool, name: str, what: str) -> list[Tensor]:
     """One (examples, ...) tensor per baseline in a leaf."""
-    if leaf.dtype != like.dtype:
-        raise InputError(
-            f"baseline{name} has dtype {leaf.dtype}; expected {like.dtype}, that of {what}. Convert it with .to({like.dtype})."
-        )
-    if leaf.device != like.device:
-        raise InputError(f"baseline{name} is on {leaf.device}; expected {like.device}, the device of {what}.")
     one = like.shape[1:]
+    leaf = leaf.detach()
     if leaf.shape in (like.shape, one, (1, *one)):
         return [leaf.expand(like.shape)]
-    if leaf.shape[1:] == like.shape and batched:
-        return list(leaf)
+    if batched and leaf.shape[1:] in (like.shape, (1, *one)):
+        return [part.expand(like.shape) for part in leaf]
     if not batched and leaf.shape[1:] == one:
         return [part[None] for part in leaf]
     shown = tuple(like.shape) if batched else tuple(one)
+    shared = f", or {tuple(one)} for one shared by all examples" if batched else ""
     raise InputError(
-        f"baseline{name} has shape {tuple(leaf.shape)}; expected {shown}, that of {what}, or {tuple(one)} for one shared by all "
-        f"examples. Several baselines that average go into a list, or a stack of shape (number, {', '.join(map(str, shown))})."
+        f"baseline{name} has shape {tuple(leaf.shape)}; expected {shown}, that of {what}{shared}. "
+        f"Several baselines that average go into a list, or a stack of shape (number, {', '.join(map(str, shown))})."
     )

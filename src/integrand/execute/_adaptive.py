@@ -29,7 +29,7 @@ from ._table import Panels, Table
 NARROW = 2.0**-16
 """Panels are not halved below this width: what is still missing there is a jump."""
 
-AIM = 0.97
+AIM = 0.99
 """Plans aim a little below the tolerance, so that the last wave is not missed by a hair."""
 
 
@@ -54,7 +54,7 @@ class Adaptive:
         self.used: list[tuple[Nodes, Floats]] = []
         self.expected = np.full(self.examples, 17 * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
-        self.epsilon = float(torch.finfo(evaluator.function.inputs[0].dtype).eps)
+        self.epsilon = max(float(torch.finfo(leaf.dtype).eps) for leaf in evaluator.function.inputs)
         self.check_noise = tol < 1e4 * self.epsilon
 
     def run(self) -> Outcome:
@@ -132,9 +132,9 @@ class Adaptive:
         """What to halve, or how the example ended."""
         none = np.zeros(0, np.int64)
         goal = self.tol * verdict.size
-        noise = max(one.noise * verdict.size, self._score_noise(len(index)))
+        noise = max(one.noise * verdict.size, self._score_noise(one.example, len(index)))
         if verdict.error <= max(goal, noise):
-            return none, Status.CONVERGED if noise <= goal else Status.NOISE, None
+            return none, Status.CONVERGED if noise <= goal or verdict.error == verdict.size == 0 else Status.NOISE, None
         panels, rule = self.table.panels, verdict.panel_rule
         indicators = panels.indicators(rule)[index] * self.shares[panels.line[index] // self.examples]
         squares = indicators**2
@@ -144,7 +144,11 @@ class Adaptive:
         stuck = panels.width[index] <= NARROW
         if stuck.any() and squares[stuck].sum() > aim:
             missing = np.abs(panels.missing(rule)[index][stuck]).max()
-            return none, Status.JUMP if missing > 50 * self.epsilon * self.evaluator.function.scale else Status.NOISE, None
+            return (
+                none,
+                Status.JUMP if missing > 50 * self.epsilon * self.evaluator.function.scale[one.example] else Status.NOISE,
+                None,
+            )
         chosen, count = plan(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent = int(self.evaluator.gradients[one.example])
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
@@ -155,9 +159,9 @@ class Adaptive:
             return none, Status.BUDGET, spent + 4 * count
         return index[chosen], None, None
 
-    def _score_noise(self, panels: int) -> float:
-        """Rounding of F in the panels' residuals."""
-        return 2 * self.epsilon * self.evaluator.function.scale * float(np.sqrt(2 * panels))
+    def _score_noise(self, example: int, panels: int) -> float:
+        """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
+        return 0.5 * self.epsilon * float(self.evaluator.function.scale[example] * np.sqrt(2 * panels))
 
     def _end(self, one: Progressing, verdict: Verdict, index: Ints, status: Status, needed: int | None) -> None:
         """Write an example's values and record."""
@@ -174,6 +178,7 @@ class Adaptive:
             score=end,
             baseline_score=start,
             residual=verdict.residual,
+            magnitude=verdict.size,
             error=max(relative(verdict.error, verdict.size), one.noise),
             status=status,
             rule=f"adaptive {verdict.rule}" + ("" if verdict.rule == "Romberg" else " panels"),

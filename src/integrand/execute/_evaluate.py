@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor
 from .._trees import Leaves, flat
 from ..errors import NonFiniteError, RandomnessError, RowsError
 from ..functions import Function
+from ..functions._parts import out_of_memory
 from ..paths import Piece
-from ._memory import Chunks, out_of_memory
+from ._memory import Chunks
 from ._progress import Progress, Reporter
 
 Floats = NDArray[np.float64]
@@ -71,7 +73,7 @@ class Evaluator:
         self.chunks = chunks
         self.reporter = reporter
         self.device = function.inputs[0].device
-        self.dtype = torch.promote_types(function.inputs[0].dtype, torch.float32)
+        self.dtype = reduce(torch.promote_types, (leaf.dtype for leaf in function.inputs), torch.float32)
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.features = sum(leaf[0].numel() for leaf in function.inputs)
@@ -125,10 +127,11 @@ class Evaluator:
 
     def _chunked(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T]) -> Iterator[T]:
         """Evaluate nodes in chunks, sorted by piece; a chunk that does not fit is tried again in smaller ones."""
-        order = np.argsort(nodes.pieces, kind="stable")
+        # Backwards: x itself, the last node of a path, then runs among other rows, where check_rows sees their influence.
+        order = np.argsort(nodes.pieces, kind="stable")[::-1]
         start = 0
         while start < len(order):
-            index = order[start : start + self.chunks.parts(len(order) - start)]
+            index = order[start : start + self.chunks.size]
             try:
                 done = evaluate(index, nodes[index])
             except (RuntimeError, MemoryError) as error:
@@ -192,7 +195,8 @@ class Evaluator:
                 sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
                 moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
             first, second = (
-                flat(self.function.value_and_grad(points, self._rows(here))[1]).to(self.dtype) for points in (leaves, tuple(moved))
+                flat(self.function.value_and_grad(points, self._rows(here))[1]).to(self.dtype)
+                for points in (leaves, tuple(moved))
             )
             size = first.abs().sum(1).clamp_min(torch.finfo(self.dtype).tiny)
             return index, ((second - first).abs().sum(1) / size).double().cpu().numpy()
@@ -207,7 +211,7 @@ class Evaluator:
         """Compare F(x) as found among other rows with F(x) as the user's batch gives it."""
         alone = self.function.at_input.double().cpu().numpy()[examples]
         epsilon = torch.finfo(self.function.at_input.dtype).eps
-        slack = float(np.clip(4e3 * epsilon, 1e-6, 0.2)) * self.function.scale
+        slack = float(np.clip(4e3 * epsilon, 1e-6, 0.2)) * self.function.scale[examples]
         bad = np.flatnonzero(np.abs(found - alone) > slack)
         if not len(bad):
             return
@@ -215,15 +219,16 @@ class Evaluator:
         with torch.no_grad():
             rows = torch.arange(self.function.examples, device=self.device)
             again = self.function.scores(self.function.inputs, rows).double().cpu().numpy()[examples]
-        if abs(again[i] - alone[i]) > slack:
+        if abs(again[i] - alone[i]) > slack[i]:
             raise RandomnessError(
-                f"two identical calls give {alone[i]:.6g} and {again[i]:.6g} for example {examples[i]}; expected the same score each time. "
-                "Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
+                f"two identical calls give {alone[i]:.6g} and {again[i]:.6g} for example {examples[i]}; expected the same "
+                "score each time. Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
             )
         raise RowsError(
-            f"example {examples[i]} scores {alone[i]:.6g} in its own batch and {found[i]:.6g} among other rows: rows influence each other. "
-            "Expected one score per row that depends on that row alone (batch statistics and attention across the batch break "
-            "that). Explain one example at a time, or pass batched=False if the whole of x is one object, such as a graph."
+            f"example {examples[i]} scores {alone[i]:.6g} in its own batch and {found[i]:.6g} among other rows: rows "
+            "influence each other. Expected one score per row that depends on that row alone (batch statistics and attention "
+            "across the batch break that). Explain one example at a time, or pass batched=False if the whole of x is one object, "
+            "such as a graph."
         )
 
     def tell(self, finished: int, expected: int) -> None:

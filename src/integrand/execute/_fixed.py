@@ -44,7 +44,9 @@ class Sums:
         return self._sum
 
 
-def contract(evaluator: Evaluator, nodes: Nodes, weights: Floats, labels: Ints, count: int) -> tuple[list[Tensor], Floats, Floats]:
+def contract(
+    evaluator: Evaluator, nodes: Nodes, weights: Floats, labels: Ints, count: int
+) -> tuple[list[Tensor], Floats, Floats]:
     """Sum_k weights[k, r] * grad f(path(t_k)) * path'(t_k), for each label and column r, holding one chunk at a time.
 
     Returns:
@@ -72,9 +74,9 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     nodes = Nodes(np.repeat(rule.nodes, lines), label % examples, label // examples)
     embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
     columns = np.stack([np.repeat(rule.weights, lines), np.repeat(embedded, lines)], 1)
+    (values, differences), _, slopes = contract(evaluator, nodes, columns, label, lines)
     starts, ends = _end_scores(evaluator, lines)
     evaluator.check_rows(ends.reshape(pieces, examples)[-1], np.arange(examples))
-    (values, differences), _, slopes = contract(evaluator, nodes, columns, label, lines)
     given = np.bincount(label, columns[:, 0] * slopes, lines)
     residual = given - (ends - starts)
     shares = np.array([piece.weight for piece in evaluator.pieces])
@@ -87,9 +89,10 @@ def _end_scores(evaluator: Evaluator, lines: int) -> tuple[Floats, Floats]:
     """F at the start and at the end of each line, from forward passes."""
     examples = evaluator.function.examples
     line = np.arange(lines)
-    both = Nodes(np.repeat([0.0, 1.0], lines), np.tile(line % examples, 2), np.tile(line // examples, 2))
+    # Start and end side by side, so that no chunk is the user's own batch: see Evaluator.check_rows.
+    both = Nodes(np.tile([0.0, 1.0], lines), np.repeat(line % examples, 2), np.repeat(line // examples, 2))
     scores = evaluator.scores_at(both)
-    return scores[:lines], scores[lines:]
+    return scores[::2], scores[1::2]
 
 
 class Lines:
@@ -113,18 +116,27 @@ class Lines:
         total, total_wrong = (cube * share).sum(0), (wrong * share).sum(0)
         residual = (self.residual * self.shares[:, None]).sum(0)
         error = _errors(total[None], total_wrong[None], residual[None], known)[0]
+        sizes = total.abs().sum(-1).double().cpu().numpy()
         records = []
         for i in range(self.examples):
             status = Status.CONVERGED if error[i] <= tol else Status.BUDGET
-            needed = None if error[i] <= tol or not np.isfinite(error[i]) else int(np.ceil(self.steps * pieces * error[i] / tol))
+            needed = (
+                None if error[i] <= tol or not np.isfinite(error[i]) else int(np.ceil(self.steps * pieces * error[i] / tol))
+            )
             curves = tuple(
                 CurveCertificate(
-                    float(self.shares[p]), float(self.starts[p, i]), float(self.ends[p, i]), float(self.residual[p, i]), float(own[p, i]), self.steps
+                    float(self.shares[p]),
+                    float(self.starts[p, i]),
+                    float(self.ends[p, i]),
+                    float(self.residual[p, i]),
+                    float(own[p, i]),
+                    self.steps,
                 )
                 for p in range(pieces if pieces > 1 else 0)
             )
             start, end = path_ends(self.shares, self.starts[:, i], self.ends[:, i])
-            records.append(Record(end, start, float(residual[i]), float(error[i]), status, rule, needed, curves=curves))
+            numbers = (end, start, float(residual[i]), float(sizes[i]), float(error[i]))
+            records.append(Record(*numbers, status, rule, needed, curves=curves))
         return Outcome(total, records, nodes, weights)
 
 
@@ -146,5 +158,6 @@ def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool) 
         return np.full(residual.shape, np.nan)
     sizes = values.abs().sum(-1).double().cpu().numpy()
     raised = (differences.abs().sum(-1) * spread(differences)).double().cpu().numpy()
-    errors = np.maximum(raised, np.abs(residual))
+    # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
+    errors = np.maximum(raised, np.abs(residual) * spread(values).double().cpu().numpy())
     return np.array([[relative(e, s) for e, s in zip(*rows, strict=True)] for rows in zip(errors, sizes, strict=True)])

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..quadrature import romberg
 from ..quadrature._panels import estimate, spread
 from ._evaluate import Floats, Ints
-from ._table import Panels, Table
+from ._table import Table
 
 RULES = ("trapezoid", "simpson")
 
@@ -20,6 +20,8 @@ FIRST = 4.0
 
 ROMBERG = 9
 """The highest level of Romberg's rule (513 nodes)."""
+
+_BLOCK = 64 << 20  # bytes of float64 terms that are weighed at a time
 
 
 @dataclass
@@ -31,6 +33,11 @@ class Progressing:
     level: int | None = 3  # log2 of the number of cells, while all panels are equally wide and at hand
     history: list[float] = field(default_factory=list)  # Romberg's errors, relative
     noise: float = 0.0  # relative error of the gradients themselves
+
+    def hopeless(self) -> bool:
+        """Whether two doublings in a row have not helped Romberg's rule: the gradients are not smooth."""
+        last = self.history[-3:]
+        return len(last) == 3 and last[2] > 0.3 * last[1] > 0.09 * last[0]
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,16 @@ class Verdict:
     panel_error: float
 
 
+@dataclass(frozen=True)
+class Extrapolated:
+    """What Romberg's rule gives for an example: absolute error, L1 norm, values, residual."""
+
+    error: float
+    size: float
+    values: Tensor
+    residual: float
+
+
 class Judge:
     """Judges all unfinished examples of a table."""
 
@@ -77,42 +94,69 @@ class Judge:
             missing[rule] = np.array([miss[groups[one.example]].sum() for one in active])
             errors[rule] = estimate(rule, pooled[:, 2 * i + 1], squares, missing[rule])
         out = []
+        extrapolated = self._romberg(active, groups)
         for k, one in enumerate(active):
             factor = FIRST if one.waves == 0 else 1.0
             best = min(RULES, key=lambda rule: errors[rule][k])
             values = pooled[k, 2 * RULES.index(best)]
             error = float(errors[best][k]) * factor
             verdict = Verdict(best, error, float(sizes[best][k]), values, -float(missing[best][k]), best, error)
-            out.append(self._with_romberg(one, verdict, panels, groups[one.example], factor))
+            out.append(self._better(one, verdict, extrapolated.get(one.example), factor))
         return out
 
-    def _with_romberg(self, one: Progressing, verdict: Verdict, panels: Panels, index: Ints, factor: float) -> Verdict:
-        """Romberg's rule instead, where all panels are equally wide and it is better."""
-        if one.level is None or one.level > ROMBERG or (panels.slots[index, 0] < 0).any():
-            one.level = None
+    def _romberg(self, active: list[Progressing], groups: dict[int, Ints]) -> dict[int, Extrapolated]:
+        """Romberg's rule for the examples whose panels are all equally wide, those of one level together."""
+        panels = self.table.panels
+        levels: dict[int, list[int]] = {}
+        for one in active:
+            index = groups[one.example]
+            if one.level is not None and (one.level > ROMBERG or (panels.slots[index, 0] < 0).any() or one.hopeless()):
+                one.level = None
+            if one.level is not None:
+                levels.setdefault(one.level, []).append(one.example)
+        out: dict[int, Extrapolated] = {}
+        for level, examples in levels.items():
+            rule = romberg(level)
+            assert rule.embedded is not None
+            columns = torch.as_tensor(np.stack([rule.weights, rule.weights - rule.embedded]), device=self.table.device)
+            each = len(rule) * self.table.pieces * self.table.evaluator.features * 8
+            for part in np.array_split(np.array(examples), max(1, len(examples) * each // _BLOCK)):
+                if len(part):
+                    out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), rule.weights, columns)
+        return out
+
+    def _extrapolate(self, examples: Ints, index: Ints, weights: Floats, columns: Tensor) -> dict[int, Extrapolated]:
+        """Weigh the nodes of some examples, whose panels are ``index`` of shape (examples, panels)."""
+        panels, store = self.table.panels, self.table.store
+        order = np.lexsort((panels.start[index], panels.line[index]), axis=1)
+        sorted_ = np.take_along_axis(index, order, 1).reshape(len(examples), self.table.pieces, -1)
+        slots = panels.slots[sorted_]
+        nodes = np.concatenate([slots[..., :4].reshape(*slots.shape[:2], -1), slots[:, :, -1, 4:]], 2)
+        share = torch.as_tensor(self.shares, dtype=columns.dtype, device=columns.device)
+        total = torch.zeros(len(examples), 2, self.table.evaluator.features, dtype=columns.dtype, device=columns.device)
+        for piece in range(self.table.pieces):
+            for part in np.array_split(np.arange(nodes.shape[2]), -(-nodes.shape[2] // 32)):
+                terms = store.rows(nodes[:, piece, part]).to(columns.dtype)
+                total += share[piece] * torch.einsum("rk,ekd->erd", columns[:, torch.as_tensor(part)], terms)
+        given = (store.slopes[nodes] @ weights) @ self.shares
+        rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
+        errors = (total[:, 1].abs().sum(-1) * spread(total[:, 1])).cpu().numpy()
+        sizes = total[:, 0].abs().sum(-1).cpu().numpy()
+        return {
+            int(e): Extrapolated(float(errors[k]), float(sizes[k]), total[k, 0], float(given[k] - rise[k]))
+            for k, e in enumerate(examples)
+        }
+
+    def _better(self, one: Progressing, verdict: Verdict, other: Extrapolated | None, factor: float) -> Verdict:
+        """Romberg's rule instead, where it is better."""
+        if other is None:
             return verdict
-        rule = romberg(one.level)
-        order = index[np.lexsort((panels.start[index], panels.line[index]))].reshape(self.table.pieces, -1)
-        slots = np.concatenate([panels.slots[order][:, :, :4].reshape(len(order), -1), panels.slots[order[:, -1], 4:]], 1)
-        assert rule.embedded is not None
-        columns = np.stack([rule.weights, rule.weights - rule.embedded])
-        total = torch.zeros(2, self.table.evaluator.features, dtype=torch.float64, device=self.table.device)
-        given = 0.0
-        rise = 0.0
-        for share, row in zip(self.shares, slots, strict=True):
-            store = self.table.store
-            for part in np.array_split(np.arange(len(row)), max(1, len(row) // 16)):
-                block = store.rows(row[part]).double()
-                total += torch.as_tensor(share * columns[:, part], device=self.table.device) @ block
-            given += share * float(rule.weights @ store.slopes[row])
-            rise += share * float(store.scores[row[-1]] - store.scores[row[0]])
-        error = float(total[1].abs().sum() * spread(total[1])) * factor
-        error = max(error, abs(given - rise))
-        size = float(total[0].abs().sum())
-        one.history.append(error / size if size else 0.0)
+        error = max(other.error * factor, abs(other.residual))
+        one.history.append(error / other.size if other.size else 0.0)
         if error >= verdict.error:
             return verdict
-        return Verdict("Romberg", error, size, total[0], given - rise, verdict.panel_rule, verdict.panel_error)
+        rules = (verdict.panel_rule, verdict.panel_error)
+        return Verdict("Romberg", error, other.size, other.values, other.residual, *rules)
 
     def doubling_pays(self, one: Progressing, tol: float, halvings: int) -> bool:
         """Whether Romberg on twice as many nodes is expected to be the shorter way than halving some panels."""

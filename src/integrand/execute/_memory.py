@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import MemoryBackoffWarning, MemoryLimitError
+from ..functions._parts import smaller
 
-CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 4 << 30}
+CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 2 << 30}
 """Saved activations per chunk. On a CPU larger chunks fall out of the caches and are slower, not faster."""
 
 MOST_ROWS = 4096
@@ -43,11 +42,6 @@ class Chunks:
             target = min(target, memory // 2)
         return Chunks(rows or 8, max(target, 1), rows is not None, settled=rows is not None)
 
-    def parts(self, count: int) -> int:
-        """The next chunk's size when so many rows are left: equal parts rather than a full and a tiny one."""
-        rounds = -(-count // self.size)
-        return -(-count // rounds)
-
     @contextmanager
     def measuring(self, rows: int) -> Iterator[None]:
         """Count the bytes that autograd saves for these rows and settle the size by it."""
@@ -69,24 +63,5 @@ class Chunks:
 
     def shrink(self, tried: int, error: BaseException) -> None:
         """Halve after running out of memory; give up at one row."""
-        if tried <= 1:
-            raise MemoryLimitError(
-                f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass; "
-                "use a smaller input, a device with more memory, or activation checkpointing in the model."
-            ) from error
-        self.size = max(1, tried // 2)
+        self.size = smaller(tried, error)
         self.settled = True
-        warnings.warn(
-            f"out of memory with {tried} rows at a time; going on with {self.size}. Pass chunk={self.size} to start there.",
-            MemoryBackoffWarning,
-            stacklevel=2,
-        )
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on any device."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) and not isinstance(error, MemoryLimitError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

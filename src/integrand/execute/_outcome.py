@@ -18,6 +18,7 @@ class Record:
     score: float
     baseline_score: float
     residual: float
+    magnitude: float
     error: float
     status: Status
     rule: str

@@ -125,12 +125,17 @@ class Table:
         size = max(1, _BLOCK // (slots.shape[1] * self.evaluator.features * 8))
         blocks = [slice(i, i + size) for i in range(0, len(slots), size)] or [slice(0, 0)]
         parts = [
-            measure(self.store.rows(slots[b]), self.store.scores[slots[b]], self.store.slopes[slots[b]], widths[b], torch.float64)
+            measure(
+                self.store.rows(slots[b]), self.store.scores[slots[b]], self.store.slopes[slots[b]], widths[b], torch.float64
+            )
             for b in blocks
         ]
         if len(parts) == 1:
             return parts[0]
-        arrays = (np.concatenate([getattr(p, n) for p in parts]) for n in ("trapezoid", "simpson", "missing_t", "missing_s", "weights"))
+        arrays = (
+            np.concatenate([getattr(p, n) for p in parts])
+            for n in ("trapezoid", "simpson", "missing_t", "missing_s", "weights")
+        )
         return Measured(torch.cat([part.sums for part in parts]), *arrays)
 
     def _add(self, found: Measured, line: Ints, sign: int) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from .._trees import Leaves, Tree
-from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError
+from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError
 from ._call import Call, Runs
 from ._layer import Layers, capture, find_modules
+from ._parts import in_parts, joined, warn
 from ._scores import Scorer, Target, main_tensor, make_scorer
 
 LayerSide = Literal["output", "input"]
@@ -30,7 +33,7 @@ class Function:
         tree: their structure.
         batched: whether the user's tensors have a batch dimension.
         at_input: the scores at the input.
-        scale: the size of the model's outputs, for telling rounding from difference.
+        scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
         call: the model's own call.
         layered: whether a layer is explained.
     """
@@ -41,7 +44,7 @@ class Function:
     tree: Tree
     batched: bool
     at_input: Tensor
-    scale: float
+    scale: NDArray[np.float64]
     call: Call
     layered: bool = False
 
@@ -57,20 +60,38 @@ class Function:
     def value_and_grad(self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False) -> tuple[Tensor, Leaves]:
         """Scores and their gradients at points."""
         points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
-        scores = self.scores(points, rows)
-        if not scores.requires_grad:
-            raise GradientError(_no_gradient(scores))
-        gradients = torch.autograd.grad(scores.sum(), points, create_graph=create_graph, allow_unused=True)
+        try:
+            outputs = self.run(points, rows)
+            scores = self.scorer(outputs, rows)
+            if not scores.requires_grad:
+                raise GradientError(_no_gradient(outputs[0]))
+            gradients = torch.autograd.grad(scores.sum(), points, create_graph=create_graph, allow_unused=True)
+        except RuntimeError as error:
+            if any(words in str(error) for words in _IN_PLACE):
+                raise GradientError(_overwritten(error)) from error
+            raise
         filled = tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients, points, strict=True))
         return (scores if create_graph else scores.detach()), filled
 
 
-def _no_gradient(scores: Tensor) -> str:
-    cause = "it was computed in inference mode" if scores.is_inference() else "something cuts the graph"
+_IN_PLACE = ("modified by an inplace operation", "used in an in-place operation", "being modified inplace")
+"""How autograd says that something was overwritten."""
+
+
+def _no_gradient(raw: Any) -> str:
+    inference = any(isinstance(part, Tensor) and part.is_inference() for part in pytree.tree_leaves(raw))
+    cause = "it was computed in inference mode" if inference else "something cuts the graph"
     return (
-        f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to x; "
-        "look for .detach(), .data, torch.no_grad(), torch.inference_mode(), numpy, argmax, round or an integer cast in the "
+        f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
+        "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), numpy, argmax, round or an integer cast in the "
         "model, or a target that does not use x."
+    )
+
+
+def _overwritten(error: RuntimeError) -> str:
+    return (
+        "the model writes in place to a value that its own gradient needs, so it cannot be differentiated. Expected y = y * 2 "
+        f"instead of y *= 2, y.mul_(2) or inplace=True; torch.autograd.set_detect_anomaly(True) finds the line. ({error})"
     )
 
 
@@ -88,21 +109,24 @@ def build(
     batched: bool | None,
 ) -> Function:
     """Run the model once at the input and settle everything that stays fixed along the path."""
+    if layer_side not in ("output", "input"):
+        raise OptionError(f"got layer_side={layer_side!r}; expected 'output' (what the layer gives) or 'input' (what it gets).")
     check_tensors(tree, leaves, what="x", integers=layer is not None)
-    outputs, batched, writes = _probe(model, tree, leaves, target, args, kwargs, batched)
+    leaves, args, kwargs = pytree.tree_map_only(Tensor, _ordinary, (leaves, args, dict(kwargs)))
+    probe = _probe(Call(model, tree, 1, True, args, kwargs), leaves, target, batched)
+    batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
-    call = Call(model, tree, examples, batched, args, kwargs, copies=writes)
-    if writes:
-        warnings.warn(
+    call = Call(model, tree, examples, batched, args, kwargs, copies=probe.writes)
+    if probe.writes:
+        warn(
             "the model writes into its input in place; a copy is explained and x is left as it was. Expected a model that "
             "leaves its input alone: replace x.add_(...) and the like by x = x + ...",
             InPlaceWarning,
-            stacklevel=5,
         )
     if layer is None:
-        scorer = make_scorer(target, score, outputs, examples, batched=batched)
-        at_input, scale = _score_at(scorer, outputs, examples)
+        scorer = make_scorer(target, score, [probe.output], examples, batched=batched)
+        at_input, scale = _score_at(scorer, [probe.output], examples)
         return Function(call, scorer, rows_of, tree, batched, at_input, scale, call)
     inner, values, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
     scorer = make_scorer(target, score, outputs, examples, batched=batched)
@@ -111,7 +135,12 @@ def build(
     return Function(inner, scorer, values, kind, batched, at_input, scale, call, layered=True)
 
 
-def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, float]:
+def _ordinary(tensor: Tensor) -> Tensor:
+    """Tensors made in inference mode cannot be saved for a backward pass; copies made outside can."""
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
+def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, NDArray[np.float64]]:
     """The scores at the input, and how large the numbers are that they are made of."""
     scores = scorer(outputs, torch.arange(examples)).detach()
     bad = (~scores.isfinite()).nonzero().flatten().tolist()
@@ -120,60 +149,106 @@ def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor
             f"the score is {scores[bad[0]].item()} at the input (example {bad[0]}); expected a finite number. "
             "Look for overflow, log of 0 or division by 0 in the model; a log-probability may need score='probability'."
         )
-    scale = float(scores.abs().max())
+    size = scores.abs()
     if scorer.score == "logit" and scorer.function is None:
-        scale = max(scale, float(main_tensor(outputs[0]).abs().max()))
-    return scores, scale
+        tensor = main_tensor(outputs[0]).detach()
+        rows = tensor.reshape(examples, -1).abs()
+        # Other outputs may be -inf on purpose: classes that are masked out.
+        size = torch.maximum(size, torch.where(rows.isfinite(), rows, 0).amax(1))
+    return scores, size.double().cpu().numpy()
 
 
-def _probe(
-    model: Callable[..., Any],
-    tree: Tree,
-    leaves: Leaves,
-    target: Target,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    batched: bool | None,
-) -> tuple[list[Any], bool, bool]:
-    """The raw outputs at the input, whether there is a batch dimension, and whether the model writes into x."""
-    copies = tuple(leaf.detach().clone() for leaf in leaves)
-    before = [leaf._version for leaf in copies]
-    with torch.no_grad():
-        raw = Call(model, tree, 1, True, args, kwargs)._run(copies, args, kwargs)
-    writes = [leaf._version for leaf in copies] != before
+@dataclass(frozen=True)
+class _Probe:
+    """What one run at the input shows: the raw output, whether x has a batch dimension, whether the model writes to x."""
+
+    output: Any
+    batched: bool
+    writes: bool
+
+
+def _probe(call: Call, leaves: Leaves, target: Target, batched: bool | None) -> _Probe:
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
+    alike = None not in lengths and len(lengths) == 1
+    if batched and not alike:
+        raise InputError(_different_lengths(leaves))
+    split = replace(call, examples=leaves[0].shape[0] if alike and batched is not False else 1)
+
+    def run(rows: Tensor) -> tuple[int, Any, bool]:
+        if len(rows) == split.examples:
+            return len(rows), *_watched(lambda own: call.run(own, call.args, call.kwargs), leaves)
+        part = tuple(leaf.index_select(0, rows) for leaf in leaves)
+        return len(rows), *_watched(lambda own: split(own, rows)[0], part)
+
+    found = in_parts(run, split.examples, leaves[0].device)
+    output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
     if batched is None:
-        batched = _has_batch(raw, leaves, target)
-    if batched and any(leaf.ndim == 0 or leaf.shape[0] != leaves[0].shape[0] for leaf in leaves):
-        shapes = [tuple(leaf.shape) for leaf in leaves]
-        raise InputError(
-            f"the tensors of x have shapes {shapes}; expected the same number of examples in the first dimension of each. "
-            "Pass what has no batch dimension through args= or kwargs=."
-        )
-    return [raw], batched, writes
+        batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
+        if batched and not alike:
+            raise InputError(_different_lengths(leaves))
+    return _Probe(output, batched, any(writes for _, _, writes in found))
 
 
-def _has_batch(raw: Any, leaves: Leaves, target: Target) -> bool:
-    value = raw if isinstance(target, Tensor) or not callable(target) else target(raw)
-    tensor = main_tensor(value)
+def _watched(run: Callable[[Leaves], Any], leaves: Leaves) -> tuple[Any, bool]:
+    """The output for a copy of x, and whether the model wrote to it."""
+    own = tuple(leaf.detach().clone() for leaf in leaves)
+    before = [leaf._version for leaf in own]
+    with torch.no_grad():
+        raw = run(own)
+    writes = [leaf._version for leaf in own] != before
+    # Writing through .data or numpy does not count as a version.
+    return raw, writes or any(not torch.equal(a, b) for a, b in zip(own, leaves, strict=True))
+
+
+def _different_lengths(leaves: Leaves) -> str:
+    return (
+        f"the tensors of x have shapes {[tuple(leaf.shape) for leaf in leaves]}; expected the same number of examples in the "
+        "first dimension of each. Pass what has no batch dimension through args= or kwargs=; if x is one example, pass "
+        "batched=False."
+    )
+
+
+def _has_batch(call: Call, raw: Any, leaves: Leaves, target: Target, *, alike: bool) -> bool:
+    """Whether the first dimension of x counts examples, by what came out."""
+
+    def picked(raw: Any) -> Any:
+        return target(raw) if callable(target) and not isinstance(target, Tensor) else main_tensor(raw)
+
+    tensor = picked(raw)
+    if not isinstance(tensor, Tensor):
+        return True  # refused later, with a message
     if tensor.ndim == 0 or any(leaf.ndim == 0 for leaf in leaves):
         return False
-    # A vector in and a vector of another length out is one example with several outputs.
-    return not (leaves[0].ndim == 1 and tensor.ndim == 1 and tensor.shape[0] != leaves[0].shape[0])
+    if leaves[0].ndim > 1 or tensor.ndim > 1:
+        return True
+    if tensor.shape[0] != leaves[0].shape[0] or not alike:
+        return False  # a vector in and a vector of another length out: one example with several outputs
+    # As many numbers out as in: one per example, or one example with as many outputs. A row more tells.
+    rows = torch.arange(tensor.shape[0] + 1, device=leaves[0].device) % tensor.shape[0]
+    points = tuple(leaf.index_select(0, rows) for leaf in leaves)
+    try:
+        with torch.no_grad():
+            more = picked(replace(call, examples=tensor.shape[0])(points, rows)[0])
+    except Exception:
+        return False
+    return bool(more.shape == rows.shape and torch.allclose(more[:-1], tensor, equal_nan=True))
 
 
 def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = False) -> None:
-    """Floating point, finite, not empty; ids are fine where a layer is explained."""
+    """Floating point, finite, not empty, all on one device; ids are fine where a layer is explained."""
     for name, leaf in zip(tree.names, leaves, strict=True):
+        if leaf.device != leaves[0].device:
+            first = f"{leaves[0].device}, the device of {what}{tree.names[0]}"
+            raise InputError(f"{what}{name} is on {leaf.device}; expected {first}.")
+        if leaf.is_meta:
+            raise InputError(f"{what}{name} is on the meta device, which holds no numbers; expected a tensor with values.")
         if leaf.numel() == 0:
-            raise InputError(f"{what}{name} is empty (shape {tuple(leaf.shape)}); expected at least one example and one feature.")
+            shape = tuple(leaf.shape)
+            raise InputError(f"{what}{name} is empty (shape {shape}); expected at least one example and one feature.")
         if not leaf.dtype.is_floating_point:
             if integers and not leaf.dtype.is_complex:
                 continue
-            raise InputError(
-                f"{what}{name} has dtype {leaf.dtype}; expected floating point, since a path runs between whole numbers. "
-                f"Convert pixels with {what}.float(); for token ids name the embedding with layer=; pass masks and lengths "
-                "through kwargs=."
-            )
+            raise InputError(_not_floating(f"{what}{name}", leaf))
         bad = (~torch.isfinite(leaf)).nonzero()
         if len(bad):
             place = tuple(bad[0].tolist())
@@ -181,3 +256,12 @@ def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = Fal
                 f"{what}{name} holds {leaf[place].item()} at index {place} ({len(bad)} such values); expected finite numbers. "
                 "Replace missing values before explaining."
             )
+
+
+def _not_floating(name: str, leaf: Tensor) -> str:
+    if leaf.dtype.is_complex:
+        return f"{name} has dtype {leaf.dtype}; expected real floating point. Explain torch.view_as_real({name})."
+    return (
+        f"{name} has dtype {leaf.dtype}; expected floating point, since a path runs between whole numbers. Convert pixels with "
+        f"{name}.float(); for token ids name the embedding with layer=; pass masks and lengths through kwargs=."
+    )

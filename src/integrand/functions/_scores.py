@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -69,10 +69,21 @@ class Scorer:
             return torch.stack([self._pick(raw, rows[i : i + 1]) for i, raw in enumerate(outputs)])
         return self._pick(outputs[0], rows)
 
+    def _own(self, raw: Any, count: int) -> Any:
+        assert self.function is not None
+        try:
+            return self.function(raw)
+        except Exception as error:
+            error.add_note(
+                f"integrand called the target function with outputs for {count} row(s): points on the paths of {self.examples} "
+                "example(s). Expected a function of any number of rows; targets that differ by example go into target=[...]."
+            )
+            raise
+
     def _pick(self, raw: Any, rows: Tensor) -> Tensor:
         count = len(rows)
         if self.function is not None:
-            return _chosen(self.function(raw), count if self.batched else None)
+            return _chosen(self._own(raw, count), count if self.batched else None)
         tensor = main_tensor(raw)
         if not self.batched:
             tensor = tensor[None]
@@ -124,7 +135,7 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     """
     if score not in get_args(Score):
         raise OptionError(f"got score={score!r}; expected one of {', '.join(map(repr, get_args(Score)))}.")
-    picked: Score = score
+    picked = cast(Score, score)
     if callable(target) and not isinstance(target, Tensor):
         if score != "logit":
             raise OptionError(f"got score={score!r} with a target function; apply softmax inside the function instead.")
@@ -140,7 +151,7 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     if not shape or (not indices and tensor.numel() == examples):
         return Scorer(examples, batched, picked, (), None, (f"the output ({score})",) * examples)
     columns = tuple(torch.tensor(column) for column in zip(*indices, strict=True))
-    words = tuple(f"output {'' .join(str(list(i)))} ({score})" for i in indices)
+    words = tuple(f"output {list(i)} ({score})" for i in indices)
     return Scorer(examples, batched, picked, columns, None, words)
 
 
@@ -164,14 +175,15 @@ def _indices(target: Any, tensor: Tensor, shape: tuple[int, ...], examples: int)
             return []
         if len(shape) == 1:
             return [(i,) for i in tensor.argmax(1).tolist()]
+        index = ", ".join("ijklmnop"[: len(shape)])
         raise TargetError(
-            f"no target was given and the output has shape {shape} per example; expected target=({', '.join('i' * len(shape))}), "
-            "one index per output dimension, or a function from the output to one score per example."
+            f"no target was given and the output has shape {shape} per example; expected target=({index}), one index per "
+            "output dimension, or a function from the output to one score per example."
         )
     if isinstance(target, (Tensor, np.ndarray)):
         target = target.tolist()
     if not isinstance(target, list):
-        target = [target] * examples
+        return [_index(target, shape)] * examples
     if len(target) != examples:
         raise TargetError(f"got {len(target)} targets for {examples} examples; expected one for all or one per example.")
     return [_index(entry, shape) for entry in target]
@@ -190,7 +202,7 @@ def _index(entry: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(parts) != len(shape):
         raise TargetError(
             f"got target {entry!r} with {len(parts)} indices; expected {len(shape)} for an output of shape {shape} per example"
-            + (" (a scalar output needs no target)." if not shape else ".")
+            + (" (a scalar output needs no target)." if not shape else "; targets that differ by example go into a list.")
         )
     for part, size in zip(parts, shape, strict=True):
         if not 0 <= part < size:

@@ -2,108 +2,72 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ..errors import TrainModeError
+from ..errors import ModelError, TrainModeError
+from ._modules import modules_of
 
-Model = Callable[..., Any]
-
-
-def modules_of(model: Model) -> list[nn.Module]:
-    """The modules that a callable runs, as far as can be seen: itself, its closure, its object, what it names.
-
-    >>> net = nn.Linear(2, 1)
-    >>> modules_of(lambda x: net(x).sigmoid()) == [net]
-    True
-    """
-    found: dict[int, nn.Module] = {}
-    seen: set[int] = set()
-
-    def visit(value: object, depth: int) -> None:
-        if id(value) in seen or depth > 4:
-            return
-        seen.add(id(value))
-        if isinstance(value, nn.Module):
-            found[id(value)] = value
-        elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                visit(part, depth + 1)
-        elif inspect.ismethod(value):
-            visit(value.__self__, depth + 1)
-            visit(value.__func__, depth + 1)
-        elif inspect.isfunction(value):
-            for part in _reachable(value):
-                if isinstance(part, nn.Module) or callable(part):
-                    visit(part, depth + 1)
-        elif depth == 0 and hasattr(value, "__dict__"):
-            for part in vars(value).values():
-                if isinstance(part, nn.Module):
-                    visit(part, depth + 1)
-
-    visit(model, 0)
-    return list(found.values())
+SMALL = 1 << 16
+"""Buffers up to this size are kept to be put back; larger ones only where a module is in train mode."""
 
 
-def _reachable(function: Any) -> list[object]:
-    """What a Python function can see by name: closure cells, defaults, and the globals that it mentions."""
-    parts: list[object] = list(function.__defaults__ or ())
-    for cell in function.__closure__ or ():
-        try:
-            parts.append(cell.cell_contents)
-        except ValueError:  # a cell that is not filled yet
-            continue
-    names = function.__code__.co_names
-    parts += [function.__globals__[name] for name in names if isinstance(function.__globals__.get(name), nn.Module)]
-    return parts
-
-
-def check_eval_mode(modules: list[nn.Module]) -> None:
+def check_eval_mode(modules: Sequence[nn.Module]) -> None:
     """Refuse train mode where it changes the answer or the model."""
     for root in modules:
         for name, module in root.named_modules():
-            if not module.training:
-                continue
-            reason = _train_mode_reason(module)
+            reason = _train_mode_reason(module) if module.training else ""
             if reason:
                 where = f"its submodule {name!r}" if name else "it"
                 raise TrainModeError(
-                    f"the model is in train mode and {where} is a {type(module).__name__}, which {reason}. "
+                    f"the model is in train mode and {where} is a {_kind(module)}, which {reason}. "
                     "Expected a model in eval mode: call model.eval() first (and model.train() afterwards if you need it)."
                 )
 
 
+def _kind(module: nn.Module) -> str:
+    """The name of a module's class, also after ``torch.jit.script``."""
+    return str(getattr(module, "original_name", type(module).__name__))
+
+
 def _train_mode_reason(module: nn.Module) -> str:
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+    kind = _kind(module)
+    scripted_norm = isinstance(module, torch.jit.ScriptModule) and "BatchNorm" in kind
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) or scripted_norm:
         return "mixes the rows of a batch and changes its running statistics"
-    dropout = getattr(module, "p", None) if "Drop" in type(module).__name__ else getattr(module, "dropout", None)
-    random = isinstance(module, nn.RReLU) or (isinstance(dropout, (int, float)) and dropout > 0)
-    if "Drop" in type(module).__name__ and dropout is None:
-        random = True  # stochastic depth and its like keep their rate under other names
-    return "answers differently each time" if random else ""
+    # Rates go by many names: p, dropout, drop_prob, attention_dropout.
+    rates = [rate for name, rate in vars(module).items() if "drop" in name.lower() and type(rate) is float]
+    if "Drop" in kind:
+        rate = getattr(module, "p", None)
+        rates += [float(rate)] if isinstance(rate, (int, float)) else []
+        rates = rates or [1.0]  # not under any name that we know
+    return "answers differently each time" if isinstance(module, nn.RReLU) or any(rates) else ""
 
 
 @contextmanager
-def undisturbed(model: Model, *, differentiable: bool = False) -> Iterator[None]:
+def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> Iterator[None]:
     """Run a model inside; afterwards it is as it was.
 
     Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), and recurrent networks may be
-    differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers of modules in train mode and torch's
-    random state are restored, whatever happened.
+    differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers and torch's random state are as before,
+    whatever happened.
     """
     modules = modules_of(model)
     check_eval_mode(modules)
     parameters = {id(p): p for m in modules for p in m.parameters() if p.requires_grad}
-    buffers = [(b, b.detach().clone()) for m in modules for s in m.modules() if s.training for b in s.buffers(recurse=False)]
+    if any(parameter.is_inference() for parameter in parameters.values()):
+        raise ModelError(
+            "the model was built inside torch.inference_mode(), and its parameters cannot take part in a gradient. Expected "
+            "ordinary parameters: build or load the model outside, or explain copy.deepcopy(model)."
+        )
+    buffers = _kept_buffers(modules)
     cuda = {p.device for m in modules for p in m.parameters() if p.device.type == "cuda"}
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng([d for d in cuda], enabled=True))
+        stack.enter_context(torch.random.fork_rng(list(cuda)))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         if cuda and any(isinstance(s, nn.RNNBase) for m in modules for s in m.modules()):
@@ -117,6 +81,28 @@ def undisturbed(model: Model, *, differentiable: bool = False) -> Iterator[None]
         finally:
             for parameter in parameters.values():
                 parameter.requires_grad_(True)
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    buffer.copy_(before)
+            _put_back(buffers)
+
+
+Kept = list[tuple[nn.Module, str, Tensor, Tensor]]
+
+
+def _kept_buffers(modules: Sequence[nn.Module]) -> Kept:
+    """Buffers that a forward pass might write to, each with its module, name and a copy."""
+    return [
+        (module, name, buffer, buffer.detach().clone())
+        for root in modules
+        for module in root.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if (module.training or buffer.numel() <= SMALL) and not buffer.is_meta and not buffer.is_inference()
+    ]
+
+
+@torch.no_grad()
+def _put_back(buffers: Kept) -> None:
+    for module, name, buffer, before in buffers:
+        # Only what has changed: to write to a buffer would invalidate graphs that the user holds.
+        if not torch.equal(buffer, before):
+            buffer.copy_(before)
+        if not isinstance(module, torch.jit.ScriptModule):
+            module._buffers[name] = buffer

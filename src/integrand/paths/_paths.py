@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -60,6 +64,9 @@ class Straight:
     baseline: Tensors
     x: Tensors
 
+    def __post_init__(self) -> None:
+        same_shape("baseline", *flatten(self.baseline, what="baseline"), *flatten(self.x, what="x"))
+
     def end(self) -> Tensors:
         """The input."""
         return self.x
@@ -78,8 +85,11 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
         points, velocities = [], []
         for a, b in zip(start, stop, strict=True):
             first, last = (a, b) if a.shape[0] == len(rows) == 1 else (a.index_select(0, rows), b.index_select(0, rows))
-            share = t.to(b.dtype).reshape(-1, *[1] * (b.ndim - 1))
-            points.append(torch.lerp(first, last, share))  # exact at both ends
+            # In half precision times would be off by more than the nodes are apart: only the point itself is rounded.
+            wide = torch.promote_types(b.dtype, torch.float32)
+            first, last = first.to(wide), last.to(wide)
+            share = t.to(wide).reshape(-1, *[1] * (b.ndim - 1))
+            points.append(torch.lerp(first, last, share).to(b.dtype))  # exact at both ends
             velocities.append(last - first)
         return tuple(points), tuple(velocities)
 
@@ -111,7 +121,7 @@ class Polyline:
     def pieces(self, *, batched: bool) -> Sequence[Piece]:
         """One per line; lines of length zero are left out."""
         leaves = [_rows(flatten(point)[1], batched) for point in self.points]
-        pairs = [(a, b) for a, b in zip(leaves[:-1], leaves[1:], strict=True) if any(not torch.equal(p, q) for p, q in zip(a, b, strict=True))]
+        pairs = [(a, b) for a, b in pairwise(leaves) if not all(map(torch.equal, a, b))]
         return [segment(a, b) for a, b in pairs or [(leaves[0], leaves[-1])]]
 
 
@@ -146,14 +156,17 @@ class Curve:
 
     def pieces(self, *, batched: bool) -> Sequence[Piece]:
         """One between each two knots."""
-        times = [0.0, *self.knots, 1.0]
-        return [Piece(1.0, self._between(a, b, batched)) for a, b in zip(times[:-1], times[1:], strict=True)]
+        return [Piece(1.0, self._between(a, b, batched)) for a, b in pairwise([0.0, *self.knots, 1.0])]
 
     def _between(self, first: float, last: float, batched: bool) -> At:
         tree, _ = flatten(self.end(), what="the path's point")
+        # At a knot the velocity is either side's: it is asked for just inside, where it is this piece's.
+        low = math.nextafter(first, last) if first > 0 else first
+        high = math.nextafter(last, first) if last < 1 else last
 
         def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
-            times, which = torch.unique(first + t.double() * (last - first), return_inverse=True)
+            wanted = (first + t.double() * (last - first)).clamp(low, high)
+            times, which = torch.unique(wanted, return_inverse=True)
             points, speeds = zip(*(self._point(time, tree, batched) for time in times.cpu()), strict=True)
 
             def gather(stack: Sequence[Leaves], i: int) -> Tensor:
@@ -170,10 +183,12 @@ class Curve:
             return flatten(self.function(t), what="the path's point")[1]
 
         if self.velocity is None:
-            point, speed = torch.func.jvp(leaves_of, (time,), (torch.ones_like(time),))
+            _load_forward_mode()
+            point, speed, *_ = torch.func.jvp(leaves_of, (time,), (torch.ones_like(time),))
         else:
-            point, speed = leaves_of(time), flatten(self.velocity(time), what="the path's velocity")[1]
-            same_shape("the path's velocity", tree, speed, tree, point)
+            point = leaves_of(time)
+            speed_tree, speed = flatten(self.velocity(time), what="the path's velocity")
+            same_shape("the path's velocity", speed_tree, speed, tree, point)
         return _rows(tuple(p.detach() for p in point), batched), _rows(tuple(s.detach() for s in speed), batched)
 
 
@@ -192,8 +207,16 @@ class Average:
     def __post_init__(self) -> None:
         if not self.paths:
             raise InputError("an average got no paths; expected at least one.")
+        for number, path in enumerate(self.paths):
+            if not isinstance(path, Path):
+                raise InputError(
+                    f"path {number} of the average is a {type(path).__name__}; expected one of integrand.paths, or an object "
+                    "with end() and pieces(batched=...)."
+                )
         if self.weights is not None and (len(self.weights) != len(self.paths) or abs(sum(self.weights) - 1) > 1e-6):
-            raise OptionError(f"got weights={list(self.weights)} for {len(self.paths)} paths; expected one each, adding up to 1.")
+            raise OptionError(
+                f"got weights={list(self.weights)} for {len(self.paths)} paths; expected one each, adding up to 1."
+            )
 
     def end(self) -> Tensors:
         """Where the first path ends; all must end there."""
@@ -202,28 +225,45 @@ class Average:
     def pieces(self, *, batched: bool) -> Sequence[Piece]:
         """The pieces of all paths, their weights scaled."""
         tree, first = flatten(self.end())
-        shares = self.weights or [1 / len(self.paths)] * len(self.paths)
+        shares = [1 / len(self.paths)] * len(self.paths) if self.weights is None else self.weights
         out: list[Piece] = []
         for number, (path, share) in enumerate(zip(self.paths, shares, strict=True)):
             other_tree, other = flatten(path.end())
             same_shape(f"the end of path {number}", other_tree, other, tree, first)
             if any(not torch.allclose(a, b) for a, b in zip(first, other, strict=True)):
-                raise InputError(f"path {number} of the average ends at another point than path 0; expected the same input for all.")
-            out += [Piece(share * piece.weight, piece.at, piece.straight) for piece in path.pieces(batched=batched)]
+                raise InputError(
+                    f"path {number} of the average ends at another point than path 0; expected the same input for all."
+                )
+            out += [Piece(float(share) * piece.weight, piece.at, piece.straight) for piece in path.pieces(batched=batched)]
         return out
 
 
 def same_shape(what: str, tree: Tree, leaves: Leaves, like_tree: Tree, like: Leaves) -> None:
     """The same structure, shapes, dtypes and devices, or an error that names the difference."""
     if tree != like_tree:
-        raise InputError(f"{what} is a {tree.kind} with {tree.size} tensor(s); expected the structure of x, a {like_tree.kind} with {like_tree.size}.")
+        raise InputError(
+            f"{what} is a {tree.kind} with {tree.size} tensor(s); expected the structure of x, a {like_tree.kind} with "
+            f"{like_tree.size}."
+        )
     for name, leaf, other in zip(tree.names, leaves, like, strict=True):
         if leaf.shape != other.shape:
             raise InputError(f"{what}{name} has shape {tuple(leaf.shape)}; expected {tuple(other.shape)}, the shape of x.")
         if leaf.dtype != other.dtype:
-            raise InputError(f"{what}{name} has dtype {leaf.dtype}; expected {other.dtype}, the dtype of x. Convert it with .to(x.dtype).")
+            raise InputError(
+                f"{what}{name} has dtype {leaf.dtype}; expected {other.dtype}, the dtype of x. Convert it with .to(x.dtype)."
+            )
         if leaf.device != other.device:
-            raise InputError(f"{what}{name} is on {leaf.device}; expected {other.device}, the device of x. Move it with .to(x.device).")
+            raise InputError(
+                f"{what}{name} is on {leaf.device}; expected {other.device}, the device of x. Move it with .to(x.device)."
+            )
+
+
+@cache
+def _load_forward_mode() -> None:
+    """Torch's first forward-mode derivative warns about its own internals; users did nothing that they could change."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.ones(()),))
 
 
 def _rows(leaves: Leaves, batched: bool) -> Leaves:

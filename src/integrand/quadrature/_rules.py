@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from ..errors import OptionError
 
 Array = NDArray[np.float64]
 
+ONE_SIDED = 1.5
+"""Caution for rules without a node at one end: what happens in the cell there is seen by nobody."""
+
 
 @dataclass(frozen=True, eq=False)
 class Rule:
@@ -23,7 +27,7 @@ class Rule:
 
     Attributes:
         name: for the certificate.
-        nodes: increasing times, (n,).
+        nodes: increasing times, (n,). Like the weights, they are copied and cannot be written to.
         weights: they add up to 1, (n,).
         embedded: weights of a coarser rule on the same nodes; the difference of the two estimates the error. None where
             there are too few nodes to tell.
@@ -35,13 +39,30 @@ class Rule:
     embedded: Array | None
 
     def __post_init__(self) -> None:
+        for part in ("nodes", "weights", "embedded"):
+            if getattr(self, part) is not None:
+                array = np.array(getattr(self, part), np.float64)
+                array.setflags(write=False)
+                object.__setattr__(self, part, array)
         if self.nodes.shape != self.weights.shape or self.nodes.ndim != 1 or not len(self.nodes):
-            raise OptionError(f"a rule got {self.nodes.shape} nodes and {self.weights.shape} weights; expected as many of each.")
-        if self.nodes.min() < 0 or self.nodes.max() > 1:
-            raise OptionError(f"a rule got nodes from {self.nodes.min()} to {self.nodes.max()}; expected times within [0, 1].")
+            raise OptionError(
+                f"a rule got {self.nodes.shape} nodes and {self.weights.shape} weights; expected as many of each."
+            )
+        if not (self.nodes.min() >= 0 and self.nodes.max() <= 1 and (np.diff(self.nodes) > 0).all()):
+            raise OptionError(f"a rule got the nodes {self.nodes}; expected increasing times within [0, 1].")
+        _check_weights("weights", self.weights, self.nodes)
+        if self.embedded is not None:
+            _check_weights("embedded weights", self.embedded, self.nodes)
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def _check_weights(what: str, weights: Array, nodes: Array) -> None:
+    if weights.shape != nodes.shape:
+        raise OptionError(f"a rule got {len(nodes)} nodes and {what} of shape {weights.shape}; expected as many of each.")
+    if not abs(weights.sum() - 1) <= 1e-6:
+        raise OptionError(f"a rule got {what} that add up to {weights.sum():.9g}; expected 1, as every linear model needs.")
 
 
 def right(steps: int) -> Rule:
@@ -51,12 +72,12 @@ def right(steps: int) -> Rule:
     array([0.25, 0.5 , 0.75, 1.  ])
     """
     nodes = np.arange(1, steps + 1) / steps
-    return _rule("right Riemann", nodes, np.full(steps, 1 / steps))
+    return _rule("right Riemann", nodes, np.full(steps, 1 / steps), caution=ONE_SIDED)
 
 
 def left(steps: int) -> Rule:
     """The left Riemann sum, nodes k/m for k = 0..m-1."""
-    return _rule("left Riemann", np.arange(steps) / steps, np.full(steps, 1 / steps))
+    return _rule("left Riemann", np.arange(steps) / steps, np.full(steps, 1 / steps), caution=ONE_SIDED)
 
 
 def midpoint(steps: int) -> Rule:
@@ -128,19 +149,19 @@ def _romberg_weights(level: int) -> Array:
         columns.append(weights)
     power = 4.0
     while len(columns) > 1:
-        columns = [(power * fine - rough) / (power - 1) for rough, fine in zip(columns[:-1], columns[1:], strict=True)]
+        columns = [(power * fine - rough) / (power - 1) for rough, fine in pairwise(columns)]
         power *= 4
     return columns[0]
 
 
-def _rule(name: str, nodes: Array, weights: Array) -> Rule:
-    """A rule whose error is judged by the straight lines through every other node."""
+def _rule(name: str, nodes: Array, weights: Array, *, caution: float = 1.0) -> Rule:
+    """A rule whose error is judged by the straight lines through every other node, times ``caution``."""
     if len(nodes) < 3:
         return Rule(name, nodes, weights, None)
     keep = _every_other(len(nodes))
     embedded = np.zeros(len(nodes))
     embedded[keep] = _line_weights(nodes[keep])
-    return Rule(name, nodes, weights, embedded)
+    return Rule(name, nodes, weights, weights + caution * (embedded - weights))
 
 
 def _every_other(count: int) -> NDArray[np.intp]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ..attribution import Certificate, ExampleCertificate, Status, _number, _percent
+from ..attribution import Certificate, ExampleCertificate, Status, number, percent
 
 MEANING = {
     Status.CONVERGED: "The error estimate is within the tolerance that was asked for.",
@@ -20,24 +20,25 @@ def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
     """What is known of one example, as (name, value, what it means in one line)."""
     change = example.score - example.baseline_score
     rows = [
-        ("Score at the input", _number(example.score), f"F(x): {example.target}, for what is explained."),
-        ("Score at the baseline", _number(example.baseline_score), "F(x′): the same output where the path begins."),
+        ("Score at the input", number(example.score), f"F(x): {example.target}, for what is explained."),
+        ("Score at the baseline", number(example.baseline_score), "F(x′): the same output where the path begins."),
         (
             "Attributions add up to",
-            _number(change + example.residual),
-            f"They should add up to F(x) − F(x′) = {_number(change)}.",
+            number(change + example.residual),
+            f"They should add up to F(x) − F(x′) = {number(change)}.",
         ),
+        ("Without signs", number(example.magnitude), "Their magnitudes added up; the difference is what cancels."),
         ("The sum misses", f"{example.residual:+.1e}", "Near zero is necessary for accuracy, but not sufficient."),
         (
             "Estimated error",
-            _percent(example.error),
+            percent(example.error),
             "Errors of all features added up, as a share of all attributions added up (both without signs).",
         ),
-        ("Tolerance", _percent(example.tol), "The error that was asked for."),
+        ("Tolerance", percent(example.tol), "The error that was asked for."),
         (
             "Gradients evaluated",
             str(example.gradients),
-            f"Each a forward and a backward pass; {example.forwards} forward passes besides.",
+            f"Each a forward and a backward pass. Forward passes besides: {example.forwards}.",
         ),
         ("Rule", example.rule, "Where on the path the gradients were taken, and with which weights."),
         ("Precision", example.precision, "What the model computed in."),
@@ -51,8 +52,8 @@ def sentence(example: ExampleCertificate) -> str:
     """What the attributions account for, in a sentence."""
     change = example.score - example.baseline_score
     return (
-        f"From baseline to input the score goes from {_number(example.baseline_score, 3)} to {_number(example.score, 3)}, "
-        f"a change of {_number(change, 3)}. The attributions add up to {_number(change + example.residual, 3)}."
+        f"From baseline to input the score goes from {number(example.baseline_score, 3)} to {number(example.score, 3)}, "
+        f"a change of {number(change, 3)}. The attributions add up to {number(change + example.residual, 3)}."
     )
 
 
@@ -60,8 +61,9 @@ def caption(example: ExampleCertificate) -> str:
     """The certificate in one line, to go under a picture."""
     change = example.score - example.baseline_score
     return (
-        f"F(x) − F(x′) = {_number(change, 3)}, attributions add up to {_number(change + example.residual, 3)}"
-        f"  ·  estimated error {_percent(example.error)} (asked for {_percent(example.tol)})"
+        f"F(x) − F(x′) = {number(change, 3)}, attributions add up to {number(change + example.residual, 3)}"
+        f" (magnitudes: {number(example.magnitude, 3)})"
+        f"  ·  estimated error {percent(example.error)} (asked for {percent(example.tol)})"
         f"  ·  {example.gradients} gradients  ·  {example.status.value}"
     )
 
@@ -117,11 +119,11 @@ def _different(certificate: Certificate) -> list[ExampleCertificate]:
 def _line(i: int, example: ExampleCertificate) -> str:
     cells = (
         str(i),
-        _number(example.score),
-        _number(example.baseline_score),
+        number(example.score),
+        number(example.baseline_score),
         f"{example.residual:+.1e}",
-        _percent(example.error),
-        _percent(example.tol),
+        percent(example.error),
+        percent(example.tol),
         str(example.gradients),
         example.status.value,
     )

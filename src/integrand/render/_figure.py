@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ from ._scene import Bars, Example, Panel, Scene
 
 INK, GREY, WARNING = "#1c2128", "#6a737d", "#a8460b"
 POSITIVE, NEGATIVE = COLOURS[-1], COLOURS[0]
-SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.62
+SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.74
 LINE, LABELS, NUMBERS, REST = 0.27, 1.9, 4.4, 0.22
 
 
@@ -55,7 +56,12 @@ def draw(scene: Scene) -> Figure:
 def _row_height(example: Example) -> float:
     if example.bars:
         return LINE * len(example.bars[0].names) + REST
-    return max(SIDE * panel.pixels.shape[0] / panel.pixels.shape[1] for panel in example.panels)
+    return max(map(_panel_height, example.panels))
+
+
+def _panel_height(panel: Panel) -> float:
+    height, width, _ = panel.pixels.shape
+    return SIDE * float(height) / float(width)
 
 
 def _row_width(example: Example) -> float:
@@ -67,13 +73,14 @@ def _row_width(example: Example) -> float:
 
 def _row(figure: Figure, example: Example, top: float, tall: float, width: float, height: float) -> None:
     left = LABELS if example.bars else 0.0
-    for i, part in enumerate(example.bars or example.panels):
+    parts: list[Panel | Bars] = [*example.panels, *example.bars]
+    for i, part in enumerate(parts):
         wide = NUMBERS if isinstance(part, Bars) else SIDE
-        high = tall - REST if isinstance(part, Bars) else SIDE * part.pixels.shape[0] / part.pixels.shape[1]
+        high = tall - REST if isinstance(part, Bars) else _panel_height(part)
         axes = figure.add_axes((left / width, (top - high) / height, wide / width, high / height))
         if i == 0:  # the photo, or where there is none the first attribution, carries the label
             score = f"score {example.certificate.score:.3g}"
-            _heading(axes, example.label, "; ".join(filter(None, (score, part.title, part.note))), wide)
+            _heading(axes, example.label, "; ".join(filter(None, (score, part.note, part.title))), wide)
         else:
             _heading(axes, part.title, part.note, wide)
         if isinstance(part, Bars):
@@ -84,7 +91,12 @@ def _row(figure: Figure, example: Example, top: float, tall: float, width: float
 
 
 def _heading(axes: Axes, title: str, note: str, wide: float) -> None:
-    up = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "baseline", "annotation_clip": False}
+    up: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "va": "baseline",
+        "annotation_clip": False,
+    }
     # About so many letters of these sizes fit into an inch.
     axes.annotate(_plain(_short(title, int(11 * wide))), (0, 1), (0, 19), size=11, weight="bold", color=INK, **up)
     axes.annotate(_plain(_short(note, int(16 * wide))), (0, 1), (0, 6), size=8.5, color=GREY, **up)
@@ -126,7 +138,7 @@ def _bars(axes: Axes, bars: Bars, *, names: bool) -> None:
     axes.set_ylim(len(values) - 0.4, -0.6)
     for place, shown, value in zip(places, values, bars.values, strict=True):
         text = f"{value:+.2g}" if np.isfinite(value) else str(value)
-        side = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
+        side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
         axes.annotate(text, (shown, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_yticks(places, [_plain(_short(name)) for name in bars.names] if names else [""] * len(values))

@@ -26,8 +26,9 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
         share: the share of the attribution mass beyond which pixels are clipped, for the explanation.
         command: what makes the page again.
     """
-    several = len(scene.examples) > 1
-    heading = scene.title or (f"{len(scene.examples)} attributions" if several else scene.examples[0].label)
+    several = len(scene.examples) + scene.left_out > 1
+    count = f"{len(scene.examples)} of {len(scene.examples) + scene.left_out}" if scene.left_out else str(len(scene.examples))
+    heading = scene.title or (f"{count} attributions" if several else scene.examples[0].label)
     sections = "".join(_example(example, several=several, titled=bool(scene.title)) for example in scene.examples)
     left_out = f"<p>{scene.left_out} more examples are not drawn.</p>" if scene.left_out else ""
     legend = _legend(share) if scene.examples[0].panels else ""

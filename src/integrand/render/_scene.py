@@ -110,15 +110,18 @@ def compose(result: Attribution, options: Options) -> Scene:
     sources |= {name: _other(name, value, result, arrays) for name, value in (options.others or {}).items()}
     labels = _labels(options.labels, [example.target for example in result.certificate])
     shown = range(min(count, options.most))
+    panels: list[tuple[Panel, ...]] = [()] * len(shown)
+    bars: list[tuple[Bars, ...]] = [()] * len(shown)
     if _is_image(arrays, options):
         photos = [None] * count if options.image is None else _photos(options.image, count)
-        examples = [Example(labels[i], result.certificate[i], _panels(sources, i, photos[i], options)) for i in shown]
+        panels = [_panels(sources, i, photos[i], options) for i in shown]
     elif options.image is not None:
         raise InputError(f"got image= for values of shape {arrays[0].shape}; expected (examples, channels, height, width)")
     else:
         names = _Names(leaves, tuple(array.shape[1:] for array in arrays), options.features)
-        examples = [Example(labels[i], result.certificate[i], (), _bars(sources, i, names, options.top)) for i in shown]
-    return Scene(options.title or "", tuple(examples), count - len(examples))
+        bars = [_bars(sources, i, names, options.top) for i in shown]
+    examples = tuple(Example(labels[i], result.certificate[i], panels[i], bars[i]) for i in shown)
+    return Scene(options.title or "", examples, count - len(examples))
 
 
 def _array(value: Any) -> Array:

@@ -1,0 +1,233 @@
+"""Whatever happens, the model and the process are afterwards as they were before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from integrand import Straight, integrated_gradients, path_attribution
+from integrand.errors import MemoryBackoffWarning, NonFiniteError, RandomnessError, RowsError, TargetError, TrainModeError
+from tests.by_hand import X, net
+
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+)
+
+
+class Model(nn.Module):
+    """Everything that could be disturbed: norms, frozen weights, gradients, hooks, buffers, parts in train mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner = nn.Linear(3, 5)
+        self.norm = nn.BatchNorm1d(5)
+        self.drop = nn.Dropout(0.5)
+        self.twice = nn.Linear(5, 5)
+        self.skip = nn.Linear(3, 5)
+        self.outer = nn.Linear(5, 2)
+        self.register_buffer("calls", torch.zeros(()))
+        self.norm(torch.randn(8, 5))
+        self.eval()
+        self.outer.train()
+        self.twice.weight.requires_grad_(False)
+        self.inner.weight.grad = torch.ones(5, 3)
+        self.inner.register_forward_hook(lambda module, args, output: output * 1.0)
+        self.outer.register_forward_pre_hook(lambda module, args: None)
+        self.outer.register_full_backward_hook(lambda module, inputs, outputs: None)
+        self.fail_after: int | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fail_after is not None:
+            self.fail_after -= 1
+            if self.fail_after < 0:
+                raise ValueError("in the middle")
+        self.calls = self.calls + 1
+        hidden = self.drop(self.norm(self.inner(x)).tanh())
+        return self.outer(self.twice(hidden) * self.twice(2 * hidden).tanh() + self.skip(x))
+
+
+def everything(model: nn.Module) -> dict[str, Any]:
+    """All that must not change."""
+    state: dict[str, Any] = {
+        "random": torch.get_rng_state(),
+        "threads": torch.get_num_threads(),
+        "grad": torch.is_grad_enabled(),
+    }
+    state["inference"] = torch.is_inference_mode_enabled()
+    for name, parameter in model.named_parameters():
+        state[name] = parameter.detach().clone()
+        state[name, "wanted"] = parameter.requires_grad
+        state[name, "grad"] = (id(parameter.grad), None if parameter.grad is None else parameter.grad.clone())
+        state[name, "version"] = parameter._version
+    for name, buffer in model.named_buffers():
+        state[name] = buffer.clone()
+        state[name, "id"] = id(buffer)
+    for name, module in model.named_modules():
+        state[name, "training"] = module.training
+        state[name, "hooks"] = [list(getattr(module, hooks)) for hooks in HOOKS]
+    return state
+
+
+@contextlib.contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    before = everything(model)
+    yield
+    after = everything(model)
+    assert before.keys() == after.keys()
+    for key, value in before.items():
+        torch.testing.assert_close(after[key], value, rtol=0, atol=0, msg=lambda text, key=key: f"{key}: {text}")
+
+
+RUNS = {
+    "tolerance": {},
+    "steps": {"steps": 9},
+    "top class": {"target": None},
+    "layer": {"layer": "norm"},
+    "layer input": {"layer": "outer", "layer_side": "input"},
+    "layer that runs twice": {"layer": "twice"},
+    "several layers": {"layer": ["skip", "twice"]},
+    "layer with a baseline": {"layer": "norm", "baseline": torch.zeros(3)},
+    "differentiable": {"create_graph": True},
+    "one example": {"batched": False, "target": lambda out: out.sum()},
+}
+
+
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS.keys())
+def test_after_success(options):
+    model = Model()
+    with unchanged(model):
+        integrated_gradients(model, X, **{"target": 0} | options)
+
+
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS.keys())
+@pytest.mark.parametrize("runs", [0, 1, 2])
+def test_after_an_error_in_the_model(options, runs):
+    model = Model()
+    model.fail_after = runs
+    with unchanged(model), pytest.raises(ValueError, match="in the middle"):
+        integrated_gradients(model, X, **{"target": 0, "tol": 1e-5} | options)
+
+
+def test_after_an_interrupt():
+    def stop(progress: object) -> None:
+        raise KeyboardInterrupt
+
+    model = Model()
+    with unchanged(model), pytest.raises(KeyboardInterrupt):
+        integrated_gradients(model, X, target=0, layer="norm", progress=stop)
+
+
+def test_after_an_error_of_the_users():
+    model = Model()
+    with unchanged(model), pytest.raises(TargetError):
+        integrated_gradients(model, X, target=9, layer="norm")
+
+
+def test_after_infinite_scores():
+    model = Model()
+    with unchanged(model), pytest.raises(NonFiniteError):
+        integrated_gradients(lambda x: model(x)[:, 0] + x[:, 0].log(), X.abs())
+
+
+def test_after_randomness():
+    model = Model()
+    with unchanged(model), pytest.raises(RandomnessError):
+        integrated_gradients(lambda x: model(F.dropout(x, training=True)), X, target=0)
+
+
+def test_after_train_mode_was_refused():
+    model = Model().train()
+    with unchanged(model), pytest.raises(TrainModeError):
+        integrated_gradients(model, X, target=0)
+
+
+def test_after_running_out_of_memory():
+    model = Model()
+
+    def small(x: Tensor) -> Tensor:
+        if len(x) > 3:
+            raise torch.OutOfMemoryError("too many rows")
+        return model(x)
+
+    with unchanged(model), pytest.warns(MemoryBackoffWarning):
+        integrated_gradients(small, X, target=0)
+
+
+def test_running_statistics_that_are_updated_in_eval_mode():
+    class Norm(nn.BatchNorm1d):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.batch_norm(x, self.running_mean, self.running_var, training=True)
+
+    model = nn.Sequential(Norm(3), nn.Linear(3, 1)).eval()
+    with unchanged(model), pytest.raises(RowsError):
+        integrated_gradients(model, X)
+
+
+def test_along_a_path():
+    model = Model()
+    with unchanged(model):
+        path_attribution(model, Straight(torch.zeros_like(X), X), target=0)
+
+
+def test_the_users_tensors():
+    model = net()
+    x, baseline = X.clone().requires_grad_(), torch.zeros(3, requires_grad=True)
+    scale = torch.ones(3, requires_grad=True)
+    result = integrated_gradients(lambda x, scale: model(x * scale), x, baseline, target=0, kwargs={"scale": scale})
+    for tensor, before in ((x, X), (baseline, torch.zeros(3)), (scale, torch.ones(3))):
+        assert torch.equal(tensor, before)
+        assert tensor.grad is None
+        assert tensor.requires_grad
+    assert not result.values.requires_grad
+
+
+def test_a_graph_that_the_user_still_needs():
+    """An attribution prior: the loss was computed before, and is differentiated after."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.InstanceNorm1d(4, track_running_stats=True), nn.Linear(4, 1)).train()
+    scale = nn.Module()
+    scale.register_buffer("factor", torch.full((3,), 2.0))
+    model.append(scale)
+    loss = (model[0].weight * scale.factor).square().sum()
+    integrated_gradients(lambda x: model[2](model[0](x)).tanh(), X)
+    loss.backward()
+    torch.testing.assert_close(model[0].weight.grad, 8 * model[0].weight.detach())
+
+
+# Where the caller has turned gradients off
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS.keys())
+def test_caller_without_gradients(context, options):
+    model = Model()
+    options = {"target": 0} | options
+    expected = integrated_gradients(model, X, **options)
+    with context():
+        before = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        result = integrated_gradients(model, X, **options)
+        assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == before
+    torch.testing.assert_close(result.values, expected.values, rtol=0, atol=0)
+
+
+def test_tensors_made_in_inference_mode():
+    model = net()
+    with torch.inference_mode():
+        x, baseline, scale = X * 1, X * 0, torch.tensor([1.0, 2.0, 3.0])
+        inside = integrated_gradients(lambda x, s: model(x * s), x, baseline, target=0, kwargs={"s": scale})
+        along = path_attribution(lambda x, s: model(x * s), Straight(baseline, x), target=0, kwargs={"s": scale})
+    outside = integrated_gradients(lambda x, s: model(x * s), x, baseline, target=0, kwargs={"s": scale})
+    expected = integrated_gradients(lambda x: model(x * torch.tensor([1.0, 2.0, 3.0])), X, target=0)
+    for result in (inside, along, outside):
+        torch.testing.assert_close(result.values, expected.values, rtol=0, atol=0)
+        assert not result.values.is_inference()
