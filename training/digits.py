@@ -17,7 +17,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from honesty.networks import WEIGHTS, digits, fresh_networks  # noqa: E402
+from honesty.networks import WEIGHTS, digits, fresh_networks
 
 TRAINED = 1500
 
