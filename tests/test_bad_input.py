@@ -122,6 +122,11 @@ def test_tensors_with_different_numbers_of_examples():
         integrated_gradients(lambda a, b: squares(a + b), (X, X[:1]))
 
 
+def test_sparse_input():
+    with pytest.raises(InputError, match=r"x has layout torch\.sparse_coo; expected a dense tensor"):
+        integrated_gradients(squares, X.to_sparse())
+
+
 def test_input_without_numbers():
     with pytest.raises(InputError, match="x is on the meta device, which holds no numbers"):
         integrated_gradients(squares, X.to("meta"))

@@ -268,7 +268,6 @@ def test_half_precision_keeps_what_it_can(dtype: torch.dtype) -> None:
     assert float((result.values.double() - exact).abs().sum() / exact.sum()) <= 2 * torch.finfo(dtype).eps
 
 
-@pytest.mark.xfail(reason="the check for input = baseline expects two dimensions")
 def test_numbers_without_a_feature_dimension() -> None:
     """A batch of scalars, and a single one."""
     batch = ig.integrated_gradients(lambda x: x**3, torch.tensor([1.0, 2.0], dtype=torch.float64))

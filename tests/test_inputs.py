@@ -295,6 +295,11 @@ def test_tensors_of_different_precision():
                 close(value[row], exact, 1e-2 if not options else 1e-5)
 
 
+def test_the_certificate_names_the_coarsest_precision():
+    result = integrated_gradients(lambda a, b: squares(a) + squares(b), (X.double(), X))
+    assert [example.precision for example in result.certificate] == ["float32", "float32"]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("options", [{"tol": 0.1}, {"steps": 32, "tol": 0.1}])
 def test_half_precision(dtype, options):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._trees import Leaves, Tensors, flat, flatten, matched, unflat
-from .attribution import Attribution, Certificate, ExampleCertificate, group_sums
+from .attribution import Attribution, Certificate, group_sums
 from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
@@ -68,7 +69,7 @@ def integrated_gradients(
         baseline: where the path starts, in the structure of x. None means zero; a number fills; a tensor without the
             batch dimension, or with one row, is shared; several baselines average: a tensor with one more dimension in
             front, a list of baselines, or a function of no arguments that draws one (``draws`` times). With ``layer``,
-            either a model input or a value of the layer.
+            a model input or a value of the layer (numbers, and None, are values; a tensor that fits both is an input).
         target: the output to explain: an int, one per example, an index tuple for outputs with more dimensions, or a
             function from the output to one score per example. None means the only output, else the top class of x.
         score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax
@@ -81,7 +82,8 @@ def integrated_gradients(
             ids need this: name the embedding. A module called more than once gives one tensor per
             call; several tensors come as a tuple, in the order of the calls.
         layer_side: what the layer gives (``output``) or gets (``input``).
-        args: further positional arguments of the model; what has one entry per example is split with the batch.
+        args: further positional arguments of the model; what has one entry per example is split with the batch, also
+            inside lists, tuples and dicts (tuples of numbers are settings, and stay).
         kwargs: further keyword arguments, likewise.
         batched: whether the first dimension of x counts examples; found out if not given.
         draws: how many baselines to draw from a function.
@@ -253,7 +255,9 @@ def _attribute(
         raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
     device = function.inputs[0].device
     reporter = Reporter(options.progress)
-    evaluator = Evaluator(function, pieces, Chunks.start(device, rows=options.chunk, memory=options.memory), reporter)
+    row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
+    chunks = Chunks.start(device, rows=options.chunk, memory=options.memory, row_bytes=row_bytes)
+    evaluator = Evaluator(function, pieces, chunks, reporter)
     try:
         if options.rule is not None:
             outcome = integrate_fixed(evaluator, options.rule, options.tol)
@@ -261,13 +265,18 @@ def _attribute(
             store = STORE_BYTES if options.memory is None else options.memory // 2
             limit = options.max_evaluations
             outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, store_bytes=store)
-        values = _differentiable(evaluator, outcome) if options.create_graph else outcome.values
+        values = outcome.values
+        if options.create_graph:
+            values = _differentiable(evaluator, outcome)
     finally:
         reporter.close()
     shapes = [leaf.shape[1:] for leaf in function.inputs]
     leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
     _warn_if_zero(leaves, function, pieces)
-    certificate = _certificate(evaluator, outcome, options.tol)
+    certificate = Certificate(tuple(outcome.examples))
+    if options.create_graph:  # the pass with the graph counts too
+        spent = evaluator.gradients.tolist()
+        certificate = Certificate(tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate)))
     _warn_if_missed(certificate)
     meta |= {"integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
@@ -311,26 +320,6 @@ def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
     return tuple(out)
 
 
-def _certificate(evaluator: Evaluator, outcome: Outcome, tol: float) -> Certificate:
-    function = evaluator.function
-    coarsest = max((leaf.dtype for leaf in function.inputs), key=lambda dtype: torch.finfo(dtype).eps)
-    precision = str(coarsest).removeprefix("torch.")
-    examples = []
-    for i, record in enumerate(outcome.records):
-        fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
-        examples.append(
-            ExampleCertificate(
-                **fields,
-                tol=tol,
-                gradients=int(evaluator.gradients[i]),
-                forwards=int(evaluator.forwards[i]) + 1,  # and the one at the input that settled the target
-                precision=precision,
-                target=function.scorer.words[i],
-            )
-        )
-    return Certificate(tuple(examples))
-
-
 def _warn_if_same(starts: Sequence[Leaves], function: Function) -> None:
     same = torch.ones(function.examples, dtype=torch.bool)
     for start in starts:
@@ -350,8 +339,9 @@ def _warn_if_zero(leaves: Leaves, function: Function, pieces: Sequence[Piece] = 
     if function.layered:
         what, use = "the layer's value", "this value (of values that are computed from each other only the last counts)"
     for i, (name, leaf, value) in enumerate(zip(function.tree.names, leaves, function.inputs, strict=True)):
-        moved = not _stands_still(pieces, function, i) if pieces else bool(value.any())
-        if moved and not leaf.detach().any():
+        if leaf.detach().any():
+            continue
+        if not _stands_still(pieces, function, i) if pieces else bool(value.any()):
             warn(
                 f"every attribution to {what}{name} is exactly zero: the score does not depend on it between baseline and "
                 f"input. Check the target, and that the model uses {use}.",
@@ -377,6 +367,7 @@ def _warn_if_missed(certificate: Certificate) -> None:
         )
 
 
+@cache
 def _version() -> str:
     try:
         return version("integrand")

@@ -86,7 +86,8 @@ class MissingExtraError(IntegrandError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
-            f"{purpose} needs the package {package!r}, which is not installed. Install it with: pip install 'integrand[{extra}]'"
+            f"{purpose} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'integrand[{extra}]'"
         )
 
 

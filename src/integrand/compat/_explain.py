@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._api import Options, _certificate, _version, _warn_if_missed, _warn_if_zero, integrated_gradients
+from .._api import Options, _version, _warn_if_missed, _warn_if_zero, integrated_gradients
 from .._trees import Leaves, flat, unflat
-from ..attribution import Attribution, Status
+from ..attribution import Attribution, Certificate, ExampleCertificate, Status
 from ..baselines import settle_baselines
-from ..execute import Evaluator, Nodes, Outcome, contract
+from ..execute import Evaluator, Nodes, contract
 from ..execute._evaluate import Floats
 from ..execute._memory import Chunks
-from ..execute._outcome import Record, relative
+from ..execute._outcome import relative
 from ..execute._progress import Reporter
-from ..functions import Function, undisturbed
+from ..functions import undisturbed
 from ..paths import Piece
 from ..paths._paths import segment
 from ..quadrature import Rule, gauss_legendre
@@ -63,13 +63,12 @@ def _mean_gradients(problem: Problem, how: How) -> Attribution:
         chunks = Chunks.start(function.inputs[0].device, rows=how.chunk, memory=None)
         evaluator = Evaluator(function, [_unit(segment(start, function.inputs))], chunks, reporter)
         try:
-            outcome = _integrate(evaluator, start, options.rule, how.tol)
+            values, certificate = _integrate(evaluator, start, options.rule, how.tol)
         finally:
             reporter.close()
-    parts = unflat(outcome.values, [leaf.shape[1:] for leaf in function.inputs])
+    parts = unflat(values, [leaf.shape[1:] for leaf in function.inputs])
     leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(parts, function.inputs, strict=True))
     _warn_if_zero(leaves, function)
-    certificate = _certificate(evaluator, outcome, how.tol)
     _warn_if_missed(certificate)
     meta = {"method": "mean gradient", "integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
     return Attribution(function.tree.build(leaves), certificate, True, meta)
@@ -85,7 +84,7 @@ def _unit(line: Piece) -> Piece:
     return Piece(1.0, at, straight=True)
 
 
-def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: float) -> Outcome:
+def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: float) -> tuple[Tensor, Certificate]:
     """Apply the given rule, or Gauss-Legendre's on twice as many panels until the estimates are within the tolerance."""
     examples = evaluator.function.examples
     rows, zeros = np.arange(examples), np.zeros(examples, np.int64)
@@ -94,14 +93,11 @@ def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: flo
     evaluator.check_rows(after, rows)
     rule = given or _panels(1)
     while True:
-        label = np.tile(rows, len(rule))
-        nodes = Nodes(np.repeat(rule.nodes, examples), label, np.zeros_like(label))
         embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
-        columns = np.stack([np.repeat(rule.weights, examples), np.repeat(embedded, examples)], 1)
-        (values, differences), _, _ = contract(evaluator, nodes, columns, label, examples)
-        records = _records(evaluator.function, start, rule, (before, after), values, differences, tol)
-        if given is not None or len(rule) >= MOST or all(record.status is Status.CONVERGED for record in records):
-            return Outcome(values, records, nodes, columns[:, 0])
+        values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))[:, 0]
+        certificate = Certificate(tuple(_certify(evaluator, start, rule, (before, after), values, differences, tol)))
+        if given is not None or len(rule) >= MOST or certificate.converged:
+            return values, certificate
         rule = _panels(2 * len(rule) // PANEL)
 
 
@@ -113,17 +109,17 @@ def _panels(count: int) -> Rule:
     return Rule(one.name, nodes, np.tile(one.weights, count) / count, np.tile(one.embedded, count) / count)
 
 
-def _records(
-    function: Function,
+def _certify(
+    evaluator: Evaluator,
     start: Leaves,
     rule: Rule,
     scores: tuple[Floats, Floats],
     values: Tensor,
     differences: Tensor,
     tol: float,
-) -> list[Record]:
+) -> list[ExampleCertificate]:
     """Score, residual and magnitude are those of the mean gradients times x - x'; the error is that of what is returned."""
-    velocity = (flat(function.inputs) - flat(start)).to(values.dtype)
+    velocity = (flat(evaluator.function.inputs) - flat(start)).to(values.dtype)
     products = values * velocity
 
     def floats(tensor: Tensor) -> Floats:
@@ -132,14 +128,16 @@ def _records(
     missing = floats(products.sum(1)) - (scores[1] - scores[0])
     reach, magnitudes, sizes = floats(velocity.abs().amax(1)), floats(products.abs().sum(1)), floats(values.abs().sum(1))
     raised = floats(differences.abs().sum(1) * spread(differences))
-    records = []
+    certificates = []
     for i, (before, after) in enumerate(zip(*scores, strict=True)):
         # Errors of e in the gradients make the sum miss at most |e| times the longest way: the sum's miss bounds |e| below.
         least = abs(missing[i]) / reach[i] if reach[i] > 0 else 0.0
         error = relative(max(raised[i], least), sizes[i]) if rule.embedded is not None else float("nan")
         done = error <= tol
-        records.append(
-            Record(
+        certificates.append(
+            evaluator.certificate(
+                i,
+                tol,
                 score=float(after),
                 baseline_score=float(before),
                 residual=float(missing[i]),
@@ -150,4 +148,4 @@ def _records(
                 needed=None if done or not np.isfinite(error) else int(np.ceil(len(rule) * error / tol)),
             )
         )
-    return records
+    return certificates

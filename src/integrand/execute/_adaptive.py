@@ -15,19 +15,23 @@ from collections import deque
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ..attribution import CurveCertificate, Status
+from ..attribution import CurveCertificate, ExampleCertificate, Status
 from ..quadrature import romberg
 from ..quadrature._panels import SPLIT, estimate
 from ..quadrature._plan import plan
 from ._evaluate import Evaluator, Floats, Ints, Nodes
 from ._fixed import path_ends
 from ._judge import FIRST, RULES, Judge, Progressing, Verdict
-from ._outcome import Outcome, Record, relative
+from ._outcome import Outcome, relative
 from ._table import Panels, Table
 
 NARROW = 2.0**-16
-"""Panels are not halved below this width: what is still missing there is a jump."""
+"""Where a panel as narrow as this misses far more of the score than its gradients can account for, the score jumps."""
+
+UNSEEN = 4.0
+"""How many times more that is."""
 
 AIM = 0.99
 """Plans aim a little below the tolerance, so that the last wave is not missed by a hair."""
@@ -50,12 +54,13 @@ class Adaptive:
         self.waiting = deque(range(self.examples))
         self.active: list[Progressing] = []
         self.values = torch.zeros(self.examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
-        self.records: dict[int, Record] = {}
+        self.records: dict[int, ExampleCertificate] = {}
         self.used: list[tuple[Nodes, Floats]] = []
         self.expected = np.full(self.examples, 17 * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
         self.epsilon = max(float(torch.finfo(leaf.dtype).eps) for leaf in evaluator.function.inputs)
         self.check_noise = tol < 1e4 * self.epsilon
+        self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
 
     def run(self) -> Outcome:
         """Waves until every example has ended."""
@@ -121,8 +126,6 @@ class Adaptive:
                 self._end(one, verdict, groups[one.example], status, needed)
                 ended.append(one.example)
             else:
-                equal = len(chosen) == len(groups[one.example])
-                one.level = one.level + 1 if equal and one.level is not None else None
                 halve.append(chosen)
         self.active = [one for one in self.active if one.example not in set(ended)]
         where = self.table.remove(np.array(ended, np.int64))
@@ -132,23 +135,21 @@ class Adaptive:
         """What to halve, or how the example ended."""
         none = np.zeros(0, np.int64)
         goal = self.tol * verdict.size
-        noise = max(one.noise * verdict.size, self._score_noise(one.example, len(index)))
-        if verdict.error <= max(goal, noise):
-            return none, Status.CONVERGED if noise <= goal or verdict.error == verdict.size == 0 else Status.NOISE, None
+        one.floor = max(one.noise, self._score_noise(one.example, len(index)))
+        if verdict.error <= max(goal, one.floor):
+            exact = verdict.error == verdict.size == 0
+            return none, Status.CONVERGED if one.floor <= goal or exact else Status.NOISE, None
         panels, rule = self.table.panels, verdict.panel_rule
         indicators = panels.indicators(rule)[index] * self.shares[panels.line[index] // self.examples]
         squares = indicators**2
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
         raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
-        aim = (AIM * max(goal, noise) / raised) ** 2
-        stuck = panels.width[index] <= NARROW
+        aim = (AIM * max(goal, one.floor) / raised) ** 2
+        jumps = self._jumps(panels[index], rule, one.example)
+        stuck = jumps | (panels.width[index] <= self.narrowest)
         if stuck.any() and squares[stuck].sum() > aim:
-            missing = np.abs(panels.missing(rule)[index][stuck]).max()
-            return (
-                none,
-                Status.JUMP if missing > 50 * self.epsilon * self.evaluator.function.scale[one.example] else Status.NOISE,
-                None,
-            )
+            one.floor = max(one.floor, verdict.error)
+            return none, Status.JUMP if jumps.any() else Status.NOISE, None
         chosen, count = plan(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent = int(self.evaluator.gradients[one.example])
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
@@ -158,6 +159,13 @@ class Adaptive:
         if not len(chosen):
             return none, Status.BUDGET, spent + 4 * count
         return index[chosen], None, None
+
+    def _jumps(self, panels: Panels, rule: str, example: int) -> NDArray[np.bool_]:
+        """Where the score jumps: narrow panels that miss what their gradients, and rounding, cannot account for."""
+        missing = np.abs(panels.missing(rule))
+        norm = panels.trapezoid if rule == "trapezoid" else panels.simpson
+        rounding = 50 * self.epsilon * self.evaluator.function.scale[example]
+        return np.asarray((panels.width <= NARROW) & (missing > UNSEEN * norm) & (missing > rounding))
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
@@ -172,14 +180,17 @@ class Adaptive:
         jump_at = jump_size = None
         if status is Status.JUMP:
             missing = panels.missing(verdict.panel_rule)
-            at = int(np.argmax(np.where(panels.width <= NARROW, np.abs(missing), 0)))
+            jumps = self._jumps(panels, verdict.panel_rule, one.example)
+            at = int(np.argmax(np.where(jumps, np.abs(missing), 0)))
             jump_at, jump_size = float(panels.start[at] + panels.width[at] / 2), float(missing[at])
-        self.records[one.example] = Record(
-            score=end,
-            baseline_score=start,
+        self.records[one.example] = self.evaluator.certificate(
+            one.example,
+            self.tol,
+            score=float(end),
+            baseline_score=float(start),
             residual=verdict.residual,
             magnitude=verdict.size,
-            error=max(relative(verdict.error, verdict.size), one.noise),
+            error=relative(max(verdict.error, one.floor if status is Status.NOISE else 0.0), verdict.size),
             status=status,
             rule=f"adaptive {verdict.rule}" + ("" if verdict.rule == "Romberg" else " panels"),
             needed=needed,

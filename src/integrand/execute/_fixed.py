@@ -7,149 +7,152 @@ import torch
 from torch import Tensor
 
 from ..attribution import CurveCertificate, Status
+from ..errors import NonFiniteError
 from ..quadrature import Rule
 from ..quadrature._panels import spread
-from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
-from ._outcome import Outcome, Record, relative
+from ._evaluate import Evaluator, Floats, Nodes, has_float64
+from ._outcome import Outcome
 
 
 class Sums:
-    """Sums of rows by label, in float64, or in compensated float32 where a device has no float64.
+    """Weighted sums of rows, in float64, or in compensated float32 where a device has no float64.
 
-    >>> sums = Sums(1, 1, torch.device("cpu"), wide=False)
-    >>> for _ in range(1000): sums.add(torch.tensor([0]), torch.full((1, 1), 0.1))
+    >>> sums = Sums(1, 1, 1, torch.device("cpu"), wide=False)
+    >>> for _ in range(1000): sums.add(slice(0, 1), torch.ones(1, 1), torch.full((1, 1, 1), 0.1))
     >>> f"{sums.total().item():.6f}"
     '100.000000'
     """
 
-    def __init__(self, labels: int, features: int, device: torch.device, *, wide: bool | None = None) -> None:
+    def __init__(self, columns: int, rows: int, features: int, device: torch.device, *, wide: bool | None = None) -> None:
         self.wide = has_float64(device) if wide is None else wide
         dtype = torch.float64 if self.wide else torch.float32
-        self._sum = torch.zeros(labels, features, dtype=dtype, device=device)
+        self._sum = torch.zeros(columns, rows, features, dtype=dtype, device=device)
         self._lost = None if self.wide else torch.zeros_like(self._sum)
 
-    def add(self, labels: Tensor, rows: Tensor) -> None:
-        """Add rows (N, features) to the sums of their labels (N,)."""
+    def add(self, rows: slice, weights: Tensor, terms: Tensor) -> None:
+        """Add terms (steps, rows, features), weighed by (columns, steps), to some rows of the sums."""
+        steps = terms.to(self._sum.dtype).flatten(1)
+        part = (weights.to(self._sum.dtype) @ steps).unflatten(1, terms.shape[1:])
         if self._lost is None:
-            self._sum.index_add_(0, labels, rows.to(self._sum.dtype))
+            self._sum[:, rows] += part
             return
-        part = torch.zeros_like(self._sum).index_add_(0, labels, rows.to(self._sum.dtype))
-        corrected = part - self._lost
-        total = self._sum + corrected
-        self._lost = (total - self._sum) - corrected
-        self._sum = total
+        corrected = part - self._lost[:, rows]
+        total = self._sum[:, rows] + corrected
+        self._lost[:, rows] = (total - self._sum[:, rows]) - corrected
+        self._sum[:, rows] = total
 
     def total(self) -> Tensor:
-        """The sums, (labels, features)."""
+        """The sums, (columns, rows, features)."""
         return self._sum
 
 
-def contract(
-    evaluator: Evaluator, nodes: Nodes, weights: Floats, labels: Ints, count: int
-) -> tuple[list[Tensor], Floats, Floats]:
-    """Sum_k weights[k, r] * grad f(path(t_k)) * path'(t_k), for each label and column r, holding one chunk at a time.
+def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
+    """Sum_k weights[k, r] * grad f(path(t_k)) * path'(t_k), for every piece and example, holding one chunk at a time.
+
+    Args:
+        evaluator: evaluates gradients.
+        times: (steps,) on each piece.
+        weights: (steps, columns).
 
     Returns:
-        One (labels, features) tensor per column of the weights, and F and dF/dt at the nodes.
+        (columns, pieces, examples, features).
     """
-    sums = [Sums(count, evaluator.features, evaluator.device) for _ in range(weights.shape[1])]
-    scores, slopes = np.empty(len(nodes)), np.empty(len(nodes))
-    for done in evaluator.gradients_at(nodes):
-        scores[done.index], slopes[done.index] = done.scores, done.slopes
-        where = torch.as_tensor(labels[done.index], device=evaluator.device)
-        terms = done.terms.to(torch.float64) if sums[0].wide else done.terms
-        for column, total in enumerate(sums):
-            factor = torch.as_tensor(weights[done.index, column], device=evaluator.device).to(terms.dtype)
-            total.add(where, terms * factor[:, None])
-        evaluator.tell(0, len(nodes))
-    return [total.total() for total in sums], scores, slopes
+    examples = evaluator.function.examples
+    factors = torch.as_tensor(weights.T.copy(), device=evaluator.device) if has_float64(evaluator.device) else None
+    out = []
+    for number, piece in enumerate(evaluator.pieces):
+        sums = Sums(weights.shape[1], examples, evaluator.features, evaluator.device)
+        scale = torch.as_tensor(weights.T, dtype=torch.float32, device=evaluator.device) if factors is None else factors
+        for steps, rows, terms in evaluator.gradients_on_grid(number, times):
+            sums.add(rows, scale[:, steps], terms)
+            evaluator.tell(0, len(times) * examples * len(evaluator.pieces))
+        total = sums.total()
+        out.append(total * evaluator.velocity(number).to(total.dtype) if piece.straight else total)
+    return torch.stack(out, 1)
 
 
 def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     """Apply one rule to every piece of every example's path."""
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
-    lines, steps = examples * pieces, len(rule)
-    # Steps in the outer loop: neighbouring rows of a chunk belong to different examples, as in a user's own batch.
-    label = np.tile(np.arange(lines), steps)
-    nodes = Nodes(np.repeat(rule.nodes, lines), label % examples, label // examples)
     embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
-    columns = np.stack([np.repeat(rule.weights, lines), np.repeat(embedded, lines)], 1)
-    (values, differences), _, slopes = contract(evaluator, nodes, columns, label, lines)
-    starts, ends = _end_scores(evaluator, lines)
-    evaluator.check_rows(ends.reshape(pieces, examples)[-1], np.arange(examples))
-    given = np.bincount(label, columns[:, 0] * slopes, lines)
-    residual = given - (ends - starts)
+    values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))
+    nodes = grid(rule.nodes, pieces, examples)
+    if not bool(torch.isfinite(values).all()):
+        for _ in evaluator.gradients_at(nodes):
+            pass  # once more, looking at every node: this raises with the place
+        raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
+    starts, ends = _end_scores(evaluator)
+    evaluator.check_rows(ends[-1], np.arange(examples))
     shares = np.array([piece.weight for piece in evaluator.pieces])
-    outcome = Lines(examples, shares, starts, ends, residual, steps)
+    share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
+    residual = values.sum(-1).double().cpu().numpy() - (ends - starts)
     known = rule.embedded is not None
-    return outcome.close(values, differences, rule.name, tol, nodes, columns[:, 0] * shares[nodes.pieces], known=known)
+    total = (values * share).sum(0)
+    total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known)[0]
+    own = _errors(values, differences, residual, known) if pieces > 1 else None
+    sizes = total.abs().sum(-1).double().cpu().numpy()
+    first, last = path_ends(shares, starts, ends)
+    needed = np.where(np.isfinite(total_error), np.ceil(len(rule) * pieces * total_error / tol), 0)
+    rows = zip(*(part.tolist() for part in (last, first, shares @ residual, sizes, total_error, needed)), strict=True)
+    curves = _curves(shares, starts, ends, residual, own, len(rule))
+    certificates = [
+        evaluator.certificate(
+            i,
+            tol,
+            score=score,
+            baseline_score=start,
+            residual=missing,
+            magnitude=size,
+            error=error,
+            status=Status.CONVERGED if error <= tol else Status.BUDGET,
+            rule=rule.name,
+            needed=None if error <= tol or not count else int(count),
+            curves=curves[i] if curves else (),
+        )
+        for i, (score, start, missing, size, error, count) in enumerate(rows)
+    ]
+    evaluator.tell(examples, len(nodes))
+    return Outcome(total, certificates, nodes, np.tile(np.repeat(rule.weights, examples), pieces) * shares[nodes.pieces])
 
 
-def _end_scores(evaluator: Evaluator, lines: int) -> tuple[Floats, Floats]:
-    """F at the start and at the end of each line, from forward passes."""
-    examples = evaluator.function.examples
-    line = np.arange(lines)
-    # Start and end side by side, so that no chunk is the user's own batch: see Evaluator.check_rows.
-    both = Nodes(np.tile([0.0, 1.0], lines), np.repeat(line % examples, 2), np.repeat(line // examples, 2))
-    scores = evaluator.scores_at(both)
-    return scores[::2], scores[1::2]
+def grid(times: Floats, pieces: int, examples: int) -> Nodes:
+    """Every example at every time on every piece."""
+    steps = len(times)
+    rows = np.tile(np.arange(examples), pieces * steps)
+    return Nodes(np.tile(np.repeat(times, examples), pieces), rows, np.repeat(np.arange(pieces), steps * examples))
 
 
-class Lines:
-    """The lines (examples x pieces) of a fixed rule, put together into examples."""
-
-    def __init__(self, examples: int, shares: Floats, starts: Floats, ends: Floats, residual: Floats, steps: int) -> None:
-        self.examples = examples
-        self.shares = shares
-        self.starts, self.ends, self.residual = (a.reshape(len(shares), examples) for a in (starts, ends, residual))
-        self.steps = steps
-
-    def close(
-        self, values: Tensor, differences: Tensor, rule: str, tol: float, nodes: Nodes, weights: Floats, *, known: bool
-    ) -> Outcome:
-        """Weigh the pieces, estimate the errors, and write the records."""
-        pieces = len(self.shares)
-        share = torch.as_tensor(self.shares, device=values.device).to(values.dtype)[:, None, None]
-        cube = values.reshape(pieces, self.examples, -1)
-        wrong = differences.reshape(pieces, self.examples, -1)
-        own = _errors(cube, wrong, self.residual, known)
-        total, total_wrong = (cube * share).sum(0), (wrong * share).sum(0)
-        residual = (self.residual * self.shares[:, None]).sum(0)
-        error = _errors(total[None], total_wrong[None], residual[None], known)[0]
-        sizes = total.abs().sum(-1).double().cpu().numpy()
-        records = []
-        for i in range(self.examples):
-            status = Status.CONVERGED if error[i] <= tol else Status.BUDGET
-            needed = (
-                None if error[i] <= tol or not np.isfinite(error[i]) else int(np.ceil(self.steps * pieces * error[i] / tol))
-            )
-            curves = tuple(
-                CurveCertificate(
-                    float(self.shares[p]),
-                    float(self.starts[p, i]),
-                    float(self.ends[p, i]),
-                    float(self.residual[p, i]),
-                    float(own[p, i]),
-                    self.steps,
-                )
-                for p in range(pieces if pieces > 1 else 0)
-            )
-            start, end = path_ends(self.shares, self.starts[:, i], self.ends[:, i])
-            numbers = (end, start, float(residual[i]), float(sizes[i]), float(error[i]))
-            records.append(Record(*numbers, status, rule, needed, curves=curves))
-        return Outcome(total, records, nodes, weights)
+def _end_scores(evaluator: Evaluator) -> tuple[Floats, Floats]:
+    """F at the start and at the end of each piece, (pieces, examples), from forward passes."""
+    pieces, examples = len(evaluator.pieces), evaluator.function.examples
+    nodes = grid(np.array([0.0, 1.0]), pieces, examples)
+    # An example's start and end side by side, so that no chunk is the user's own batch: see Evaluator.check_rows.
+    order = np.arange(len(nodes)).reshape(pieces, 2, examples).swapaxes(1, 2)
+    both = evaluator.scores_at(nodes[order.ravel()]).reshape(order.shape)
+    return both[..., 0], both[..., 1]
 
 
-def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[float, float]:
+def _curves(
+    shares: Floats, starts: Floats, ends: Floats, residual: Floats, own: Floats | None, steps: int
+) -> list[tuple[CurveCertificate, ...]]:
+    """The certificates of each example's pieces, where there are several."""
+    if own is None:
+        return []
+    weights = np.broadcast_to(shares[:, None], own.shape)
+    columns = np.stack([weights, starts, ends, residual, own], -1).swapaxes(0, 1).tolist()
+    return [tuple(CurveCertificate(w, a, b, r, e, steps) for w, a, b, r, e in rows) for rows in columns]
+
+
+def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
     """F at the baseline and at the input, from the ends of the pieces: pieces in a row hand over to each other.
 
     >>> path_ends(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([2.0, 5.0]))
-    (0.0, 5.0)
+    (np.float64(0.0), np.float64(5.0))
     >>> path_ends(np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([5.0, 5.0]))
-    (0.5, 5.0)
+    (np.float64(0.5), np.float64(5.0))
     """
-    end = float(ends[-1])
-    return end - float((shares * (ends - starts)).sum()), end
+    end = ends[-1]
+    return end - shares @ (ends - starts), end
 
 
 def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool) -> Floats:
@@ -160,4 +163,5 @@ def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool) 
     raised = (differences.abs().sum(-1) * spread(differences)).double().cpu().numpy()
     # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
     errors = np.maximum(raised, np.abs(residual) * spread(values).double().cpu().numpy())
-    return np.array([[relative(e, s) for e, s in zip(*rows, strict=True)] for rows in zip(errors, sizes, strict=True)])
+    ratio = errors / np.where(sizes > 0, sizes, 1.0)
+    return np.where(errors == 0, 0.0, np.where(sizes > 0, ratio, np.inf))

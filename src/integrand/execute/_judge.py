@@ -30,9 +30,10 @@ class Progressing:
 
     example: int
     waves: int = 0
-    level: int | None = 3  # log2 of the number of cells, while all panels are equally wide and at hand
+    level: int | None = None  # log2 of the number of cells, where all panels are equally wide and at hand
     history: list[float] = field(default_factory=list)  # Romberg's errors, relative
-    noise: float = 0.0  # relative error of the gradients themselves
+    noise: float = 0.0  # what rounding does to the gradients, absolute L1
+    floor: float = 0.0  # the error that rounding leaves in any case, absolute L1
 
     def hopeless(self) -> bool:
         """Whether two doublings in a row have not helped Romberg's rule: the gradients are not smooth."""
@@ -109,10 +110,8 @@ class Judge:
         panels = self.table.panels
         levels: dict[int, list[int]] = {}
         for one in active:
-            index = groups[one.example]
-            if one.level is not None and (one.level > ROMBERG or (panels.slots[index, 0] < 0).any() or one.hopeless()):
-                one.level = None
-            if one.level is not None:
+            one.level = self._level(groups[one.example])
+            if one.level is not None and not one.hopeless():
                 levels.setdefault(one.level, []).append(one.example)
         out: dict[int, Extrapolated] = {}
         for level, examples in levels.items():
@@ -124,6 +123,14 @@ class Judge:
                 if len(part):
                     out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), rule.weights, columns)
         return out
+
+    def _level(self, index: Ints) -> int | None:
+        """Log2 of the number of cells on each piece, if these panels are equally wide and their nodes at hand."""
+        width = self.table.panels.width[index]
+        if (width != width[0]).any() or (self.table.panels.slots[index, 0] < 0).any():
+            return None
+        level = 2 - round(np.log2(width[0]))
+        return level if level <= ROMBERG else None
 
     def _extrapolate(self, examples: Ints, index: Ints, weights: Floats, columns: Tensor) -> dict[int, Extrapolated]:
         """Weigh the nodes of some examples, whose panels are ``index`` of shape (examples, panels)."""

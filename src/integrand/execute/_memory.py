@@ -14,6 +14,9 @@ from ..functions._parts import smaller
 CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 2 << 30}
 """Saved activations per chunk. On a CPU larger chunks fall out of the caches and are slower, not faster."""
 
+FIRST_BYTES = 1 << 18
+"""Inputs in the first chunk, on which the rest is measured."""
+
 MOST_ROWS = 4096
 STORE_BYTES = 1 << 30
 """Gradients that the adaptive control may keep."""
@@ -26,21 +29,21 @@ class Chunks:
     Attributes:
         size: rows per chunk; starts small and is settled by the first measurement.
         target: bytes of saved activations to aim at.
-        fixed: the user named the size; it is only changed by lack of memory.
+        settled: whether the size has been measured, or named by the user; then only lack of memory changes it.
     """
 
     size: int
     target: int
-    fixed: bool
-    settled: bool = False
+    settled: bool
 
     @staticmethod
-    def start(device: torch.device, *, rows: int | None, memory: int | None) -> Chunks:
-        """A policy for a device, with the user's wishes."""
+    def start(device: torch.device, *, rows: int | None, memory: int | None, row_bytes: int = 1 << 30) -> Chunks:
+        """A policy for a device, with the user's wishes; small inputs start with more rows."""
         target = CHUNK_BYTES.get(device.type, 1 << 30)
         if memory is not None:
             target = min(target, memory // 2)
-        return Chunks(rows or 8, max(target, 1), rows is not None, settled=rows is not None)
+        first = rows or min(max(FIRST_BYTES // row_bytes, 8), 256)
+        return Chunks(first, max(target, 1), settled=rows is not None)
 
     @contextmanager
     def measuring(self, rows: int) -> Iterator[None]:

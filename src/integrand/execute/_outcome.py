@@ -7,40 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from ..attribution import CurveCertificate, Status
+from ..attribution import ExampleCertificate
 from ._evaluate import Floats, Nodes
 
 
 @dataclass(frozen=True)
-class Record:
-    """How one example ended; the fields are those of :class:`~integrand.attribution.ExampleCertificate`."""
-
-    score: float
-    baseline_score: float
-    residual: float
-    magnitude: float
-    error: float
-    status: Status
-    rule: str
-    needed: int | None = None
-    jump_at: float | None = None
-    jump_size: float | None = None
-    curves: tuple[CurveCertificate, ...] = ()
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """Values and records of all examples.
+    """Values and certificates of all examples.
 
     Attributes:
         values: (examples, features), in float64 where the device has it.
-        records: one per example.
+        examples: their certificates.
         nodes: the nodes whose weighted terms add up to the values.
         weights: (nodes,) their weights.
     """
 
     values: Tensor
-    records: list[Record]
+    examples: list[ExampleCertificate]
     nodes: Nodes
     weights: Floats
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._evaluate import Evaluated, Floats, Ints
+from ._evaluate import Evaluated, Ints
+
+BLOCK_BYTES = 16 << 20
+"""Memory that is taken at a time, unless a block of 64 nodes is more."""
 
 
 class Store:
     """Slots that hold one evaluated node each, counted by the panels that use them.
+
+    Slots come in blocks, so that a growing store never copies what it holds.
 
     Args:
         features: length of a node's terms.
@@ -21,45 +28,66 @@ class Store:
 
     def __init__(self, features: int, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
         self.capacity = capacity
-        self.terms = torch.empty(min(capacity, 64), features, dtype=dtype, device=device)
-        self.scores = np.zeros(len(self.terms))
-        self.slopes = np.zeros(len(self.terms))
-        self._uses = np.zeros(len(self.terms), np.int64)
-        self._free = list(range(len(self.terms)))[::-1]
+        self.features, self.dtype, self.device = features, dtype, device
+        self.block = min(max(64, BLOCK_BYTES // (features * dtype.itemsize)), capacity)
+        self._blocks: list[Tensor] = []
+        self.scores = np.zeros(0)
+        self.slopes = np.zeros(0)
+        self._uses = np.zeros(0, np.int64)
+        self._free: list[int] = []
         self.peak = 0
+
+    def __len__(self) -> int:
+        return len(self._uses)
 
     @property
     def room(self) -> int:
         """Slots that can still be taken."""
-        return len(self._free) + self.capacity - len(self.terms)
+        return len(self._free) + self.capacity - len(self)
 
     def take(self, count: int) -> Ints:
         """Slots for new nodes."""
-        if count > len(self._free):
-            self._grow(count - len(self._free))
+        while count > len(self._free):
+            self._grow()
         out = np.array([self._free.pop() for _ in range(count)], np.int64)
-        self.peak = max(self.peak, len(self.terms) - len(self._free))
+        self.peak = max(self.peak, len(self) - len(self._free))
         return out
 
-    def _grow(self, more: int) -> None:
-        old = len(self.terms)
-        size = min(max(2 * old, old + more), max(self.capacity, old + more))
-        terms = torch.empty(size, self.terms.shape[1], dtype=self.terms.dtype, device=self.terms.device)
-        terms[:old] = self.terms
-        self.terms = terms
-        extra = np.zeros(size - old)
+    def _grow(self) -> None:
+        old = len(self)
+        left = self.capacity - old
+        size = min(self.block, left) if left > 0 else self.block
+        self._blocks.append(torch.empty(size, self.features, dtype=self.dtype, device=self.device))
+        extra = np.zeros(size)
         self.scores, self.slopes = np.r_[self.scores, extra], np.r_[self.slopes, extra]
         self._uses = np.r_[self._uses, extra.astype(np.int64)]
-        self._free += list(range(size - 1, old - 1, -1))
+        self._free += list(range(old + size - 1, old - 1, -1))
 
     def put(self, slots: Ints, done: Evaluated) -> None:
         """Fill slots with evaluated nodes."""
-        self.terms[torch.as_tensor(slots, device=self.terms.device)] = done.terms.to(self.terms.device)
+        terms = done.terms.to(self.device)
+        for block, which, inside in self._places(slots):
+            block[inside] = terms[which]
         self.scores[slots], self.slopes[slots] = done.scores, done.slopes
 
     def rows(self, slots: Ints) -> Tensor:
         """The terms in slots of any shape, (*slots, features)."""
-        return self.terms[torch.as_tensor(slots, device=self.terms.device)]
+        flat = slots.ravel()
+        if len(self._blocks) == 1:
+            found = self._blocks[0][torch.as_tensor(flat, device=self.device)]
+        else:
+            found = torch.empty(len(flat), self.features, dtype=self.dtype, device=self.device)
+            for block, which, inside in self._places(flat):
+                found[which] = block[inside]
+        return found.view(*slots.shape, self.features)
+
+    def _places(self, slots: Ints) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Each block that holds some of the slots, which of them, and where in the block."""
+        number = slots // self.block
+        for n in np.unique(number):
+            which = np.flatnonzero(number == n)
+            inside = slots[which] - n * self.block
+            yield self._blocks[n], *(torch.as_tensor(part, device=self.device) for part in (which, inside))
 
     def hold(self, slots: Ints) -> None:
         """Count one more use of each slot."""
@@ -71,7 +99,3 @@ class Store:
         np.add.at(self._uses, flat, -1)
         unique = np.unique(flat)
         self._free += unique[self._uses[unique] == 0].tolist()
-
-    def worth(self, rows: Floats) -> int:
-        """How many slots' memory some float64 numbers per feature take."""
-        return int(np.ceil(rows * 8 / self.terms.element_size()))

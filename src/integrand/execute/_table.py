@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..quadrature._panels import KAPPA, Measured, measure
+from ..quadrature._panels import KAPPA, measure
 from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
 from ._store import Store
 
-_BLOCK = 64 << 20  # bytes of float64 terms that are measured at a time
+_BLOCK = 32 << 20  # bytes of float64 terms that are measured at a time
 
 
 @dataclass
@@ -96,15 +96,12 @@ class Table:
         slots = np.full((len(line), 9), -1, np.int64)
         slots[: len(old), ::2] = old.slots
         self._evaluate(slots, line, start, width)
-        self._add(self._measured(slots[: len(old), ::2], old.width), old.line, -1)
+        self._sum(slots[: len(old), ::2], old.width, old.line, -1)
         children = []
         for first, offset in ((0, 0.0), (4, 0.5)):
             half = slots[:, first : first + 5]
-            found = self._measured(half, width / 2)
-            self._add(found, line, 1)
+            children.append(Panels(line, start + offset * width, width / 2, half, *self._sum(half, width / 2, line, 1)))
             self.store.hold(half)
-            parts = (found.trapezoid, found.simpson, found.missing_t, found.missing_s, found.weights)
-            children.append(Panels(line, start + offset * width, width / 2, half, *parts))
         self.store.release(old.slots[old.slots[:, 0] >= 0])
         kept = np.ones(len(self.panels), bool)
         kept[parents] = False
@@ -120,28 +117,25 @@ class Table:
         for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
             self.store.put(taken[done.index], done)
 
-    def _measured(self, slots: Ints, widths: Floats) -> Measured:
-        """Apply the panel rules, a block at a time."""
-        size = max(1, _BLOCK // (slots.shape[1] * self.evaluator.features * 8))
-        blocks = [slice(i, i + size) for i in range(0, len(slots), size)] or [slice(0, 0)]
-        parts = [
-            measure(
-                self.store.rows(slots[b]), self.store.scores[slots[b]], self.store.slopes[slots[b]], widths[b], torch.float64
-            )
-            for b in blocks
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        arrays = (
-            np.concatenate([getattr(p, n) for p in parts])
-            for n in ("trapezoid", "simpson", "missing_t", "missing_s", "weights")
-        )
-        return Measured(torch.cat([part.sums for part in parts]), *arrays)
+    def _sum(self, slots: Ints, widths: Floats, line: Ints, sign: int) -> list[Any]:
+        """Apply the panel rules and add what they give to the sums, a block at a time.
 
-    def _add(self, found: Measured, line: Ints, sign: int) -> None:
-        rows = self.place[line % self.examples] * self.pieces + line // self.examples
-        index = torch.as_tensor(rows, device=self.device)
-        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, index, found.sums, alpha=sign)
+        Returns:
+            What they say about the panels: the columns of :class:`Panels` from ``trapezoid`` on.
+        """
+        size = max(1, _BLOCK // (slots.shape[1] * self.evaluator.features * 8))
+        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
+        sums = self.sums.view(-1, *self.sums.shape[2:])
+        said = []
+        for first in range(0, len(slots), size):
+            block = slice(first, first + size)
+            here = slots[block]
+            found = measure(
+                self.store.rows(here), self.store.scores[here], self.store.slopes[here], widths[block], torch.float64
+            )
+            sums.index_add_(0, rows[block], found.sums, alpha=sign)
+            said.append((found.trapezoid, found.simpson, found.missing_t, found.missing_s, found.weights))
+        return [np.concatenate(column) for column in zip(*said, strict=True)]
 
     def let_go(self, count: int, spare: Ints) -> None:
         """Free slots by forgetting the nodes of the panels with the smallest indicators (their sums stay).

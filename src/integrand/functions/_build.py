@@ -57,6 +57,32 @@ class Function:
         """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
         return self.scorer(self.run(leaves, rows), rows)
 
+    def again(self, leaves: Leaves | None = None) -> NDArray[np.float64]:
+        """The scores at the input once more, or at points near it, as in the user's own batch, (examples,)."""
+        points = self.inputs if leaves is None else leaves
+
+        def run(rows: Tensor) -> Tensor:
+            return self.scores(tuple(leaf.index_select(0, rows) for leaf in points), rows)
+
+        with torch.no_grad():
+            return torch.cat(in_parts(run, self.examples, points[0].device)).double().cpu().numpy()
+
+    def rounding(self) -> NDArray[np.float64]:
+        """By how much the scores change when x moves by one rounding, (examples,).
+
+        Where large terms cancel, that is far more than a rounding of the score; and other rows in a batch may change the
+        score by as much, since sums are then taken in another order.
+        """
+        generator = torch.Generator().manual_seed(0)
+
+        def moved(leaf: Tensor) -> Tensor:
+            sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf) * 2 - 1
+            return leaf + sign * torch.finfo(leaf.dtype).eps * (float(leaf.abs().max()) or 1.0)
+
+        here = self.again()
+        changes = [np.abs(self.again(tuple(map(moved, self.inputs))) - here) for _ in range(4)]
+        return np.asarray(np.max(changes, axis=0))
+
     def value_and_grad(self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False) -> tuple[Tensor, Leaves]:
         """Scores and their gradients at points."""
         points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
@@ -242,6 +268,8 @@ def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = Fal
             raise InputError(f"{what}{name} is on {leaf.device}; expected {first}.")
         if leaf.is_meta:
             raise InputError(f"{what}{name} is on the meta device, which holds no numbers; expected a tensor with values.")
+        if leaf.layout != torch.strided:
+            raise InputError(f"{what}{name} has layout {leaf.layout}; expected a dense tensor. Convert it with .to_dense().")
         if leaf.numel() == 0:
             shape = tuple(leaf.shape)
             raise InputError(f"{what}{name} is empty (shape {shape}); expected at least one example and one feature.")

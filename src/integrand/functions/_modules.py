@@ -15,6 +15,9 @@ from torch import Tensor, nn
 DEPTH = 5
 """How far to look: a partial of a bound method of an object with a list of modules is this deep."""
 
+MOST = 1000
+"""Longer containers hold data, not modules."""
+
 _CONTAINERS = (list, tuple, set, dict)
 
 
@@ -48,10 +51,9 @@ def _parts(value: object) -> Iterable[object]:
         return [value.__self__, value.__func__]
     if inspect.isfunction(value):
         return _reachable(value)
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, _CONTAINERS):
-        return value
+    if isinstance(value, (Mapping, *_CONTAINERS)):
+        parts = value.values() if isinstance(value, Mapping) else value
+        return parts if len(value) <= MOST else []
     if isinstance(value, (type, ModuleType, Tensor)) or not hasattr(value, "__dict__"):
         return []
     # An object's modules, and what it may call; not every object that it knows.

@@ -66,6 +66,8 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         )
     buffers = _kept_buffers(modules)
     cuda = {p.device for m in modules for p in m.parameters() if p.device.type == "cuda"}
+    if torch.cuda.is_initialized():  # also where no module can be seen
+        cuda.add(torch.device("cuda", torch.cuda.current_device()))
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(list(cuda)))
         stack.enter_context(torch.inference_mode(False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
@@ -27,12 +27,18 @@ class Piece:
     Attributes:
         weight: its share in the attribution.
         at: points and velocities at given times; see :data:`At`.
+        points: the points alone, where they are cheaper to have; None otherwise.
         straight: whether the velocity does not depend on t.
     """
 
     weight: float
     at: At
+    points: Callable[[Tensor, Tensor], Leaves] | None = None
     straight: bool = False
+
+    def points_at(self, t: Tensor, rows: Tensor) -> Leaves:
+        """The points alone at times (N,) for examples (N,)."""
+        return self.at(t, rows)[0] if self.points is None else self.points(t, rows)
 
 
 @runtime_checkable
@@ -80,20 +86,27 @@ class Straight:
 
 def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     """The line between two batches of points."""
+    # In half precision times would be off by more than the nodes are apart: only the point itself is rounded.
+    pairs = [(a.to(_wide(a)), b.to(_wide(b))) for a, b in zip(start, stop, strict=True)]
+
+    def rows_of(leaf: Tensor, rows: Tensor) -> Tensor:
+        return leaf.expand(len(rows), *leaf.shape[1:]) if leaf.shape[0] == 1 else leaf.index_select(0, rows)
+
+    def points(t: Tensor, rows: Tensor) -> Leaves:
+        out = []
+        for (first, last), leaf in zip(pairs, stop, strict=True):
+            share = t.to(last.dtype).reshape(-1, *[1] * (last.ndim - 1))
+            out.append(torch.lerp(rows_of(first, rows), rows_of(last, rows), share).to(leaf.dtype))  # exact at both ends
+        return tuple(out)
 
     def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
-        points, velocities = [], []
-        for a, b in zip(start, stop, strict=True):
-            first, last = (a, b) if a.shape[0] == len(rows) == 1 else (a.index_select(0, rows), b.index_select(0, rows))
-            # In half precision times would be off by more than the nodes are apart: only the point itself is rounded.
-            wide = torch.promote_types(b.dtype, torch.float32)
-            first, last = first.to(wide), last.to(wide)
-            share = t.to(wide).reshape(-1, *[1] * (b.ndim - 1))
-            points.append(torch.lerp(first, last, share).to(b.dtype))  # exact at both ends
-            velocities.append(last - first)
-        return tuple(points), tuple(velocities)
+        return points(t, rows), tuple(rows_of(last - first, rows) for first, last in pairs)
 
-    return Piece(weight, at, straight=True)
+    return Piece(weight, at, points, straight=True)
+
+
+def _wide(leaf: Tensor) -> torch.dtype:
+    return torch.promote_types(leaf.dtype, torch.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +247,7 @@ class Average:
                 raise InputError(
                     f"path {number} of the average ends at another point than path 0; expected the same input for all."
                 )
-            out += [Piece(float(share) * piece.weight, piece.at, piece.straight) for piece in path.pieces(batched=batched)]
+            out += [replace(piece, weight=float(share) * piece.weight) for piece in path.pieces(batched=batched)]
         return out
 
 

@@ -1,0 +1,121 @@
+"""What is exported, what importing costs, and the tree of exceptions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+
+import pytest
+
+import integrand
+from integrand import errors
+
+NAMES = {
+    "Attribution",
+    "Average",
+    "Certificate",
+    "Curve",
+    "CurveCertificate",
+    "ExampleCertificate",
+    "Polyline",
+    "Progress",
+    "Rule",
+    "Status",
+    "Straight",
+    "baselines",
+    "errors",
+    "integrated_gradients",
+    "path_attribution",
+    "paths",
+    "quadrature",
+}
+"""Adding a name here is a decision; taking one away breaks users."""
+
+OPTIONAL = ["matplotlib", "PIL", "tqdm", "safetensors", "transformers", "captum", "sklearn", "scipy", "skimage", "jax"]
+
+
+def test_the_exported_names() -> None:
+    assert set(integrand.__all__) == NAMES
+    assert len(integrand.__all__) == len(NAMES)
+    for name in NAMES:
+        assert getattr(integrand, name) is not None
+
+
+def test_exported_things_are_documented() -> None:
+    for name in NAMES:
+        assert inspect.getdoc(getattr(integrand, name)), name
+
+
+@pytest.mark.parametrize("code", ["import integrand", "import integrand, torch; integrand.integrated_gradients({}, {})"])
+def test_importing_and_running_loads_nothing_optional(code: str) -> None:
+    """In a process of its own. Torch may load some of these itself: what counts is what is there beyond torch."""
+    code = code.format("lambda x: x.sum(1)", "torch.ones(1, 2)")
+    found = f"print(*[name for name in {OPTIONAL} if name in sys.modules])"
+    script = f"import sys, torch, numpy; {found}; {code}; {found}"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    before, after = done.stdout.splitlines()
+    assert after == before
+    assert done.stderr == ""
+
+
+def test_the_modules_of_the_core_are_private_but_for_the_exported() -> None:
+    """A leading underscore on every module that is not exported or named in the docs."""
+    public = {name for name in vars(integrand) if not name.startswith("_") and inspect.ismodule(getattr(integrand, name))}
+    assert public <= NAMES | {"attribution", "execute", "functions", "render", "compat"}
+
+
+# ---- exceptions ------------------------------------------------------------------------------------------------------------
+
+LINE = re.compile(r"^    (?P<indent>[│├└─ ]*)(?P<name>[A-Z]\w+(?:Error|Warning))(?: \((?P<parent>\w+)\))?(?P<rest>.*)$")
+
+
+def drawn() -> dict[str, tuple[str, str | None]]:
+    """The tree in the docstring: each name with its parent and, in brackets at the line's end, its builtin."""
+    out: dict[str, tuple[str, str | None]] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = LINE.match(line)
+        if not match:
+            continue
+        depth = len(match["indent"]) // 4
+        builtin = re.search(r"\[(\w+)\]\s*$", match["rest"])
+        parent = above[depth - 1] if depth else (match["parent"] or "Exception")
+        above = [*above[:depth], match["name"]]
+        out[match["name"]] = (parent, builtin[1] if builtin else None)
+    return out
+
+
+def defined() -> dict[str, type[BaseException]]:
+    return {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, BaseException) and kind.__module__ == errors.__name__
+    }
+
+
+def test_the_drawn_tree_has_every_class() -> None:
+    assert set(drawn()) == set(defined())
+
+
+@pytest.mark.parametrize("name", defined())
+def test_the_drawn_tree_is_the_real_one(name: str) -> None:
+    parent, builtin = drawn()[name]
+    bases = [base.__name__ for base in defined()[name].__bases__]
+    assert bases == [parent, *([builtin] if builtin else [])]
+
+
+def test_every_error_and_warning_can_be_caught_by_its_root() -> None:
+    for kind in defined().values():
+        assert issubclass(kind, errors.IntegrandWarning if issubclass(kind, Warning) else errors.IntegrandError)
+        assert inspect.getdoc(kind)
+
+
+def test_a_missing_extra_says_how_to_install_it() -> None:
+    error = errors.MissingExtraError("safetensors", "files", "saving an attribution")
+    assert str(error) == (
+        "saving an attribution needs the package 'safetensors', which is not installed. "
+        "Install it with: pip install 'integrand[files]'"
+    )
+    assert isinstance(error, ImportError)
