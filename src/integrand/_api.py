@@ -86,14 +86,16 @@ def integrated_gradients(
             inside lists, tuples and dicts (tuples of numbers are settings, and stay).
         kwargs: further keyword arguments, likewise.
         batched: whether the first dimension of x counts examples; found out if not given.
-        draws: how many baselines to draw from a function.
-        mask: in the structure of one example, True for features to explain; the others get zero, and their share shows
-            as what the sum misses.
+        draws: how many baselines to draw from a function. Torch's own random state is put back afterwards, so that
+            draws from it repeat from call to call; give the function a generator of its own if they should not.
+        mask: in the structure of one example, True for features to explain; the others get zero. The certificate is
+            that of all features.
         groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out.
         create_graph: make the values differentiable, for attribution priors.
         max_evaluations: gradient evaluations that one example may take.
         memory: bytes that the run may hold; half for activations, half for gradients that the control keeps.
-        chunk: rows to run at a time; chosen by measurement if not given.
+        chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the
+            target, runs x as it is, without gradients.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
             :class:`~integrand.execute.Progress`.
 

@@ -52,7 +52,6 @@ def test_progress_is_complete_at_the_end(options: dict[str, object]) -> None:
     assert heard[-1].gradients == heard[-1].expected == result.certificate.gradients
 
 
-@pytest.mark.xfail(reason="a fixed rule never reports an example as finished")
 def test_progress_of_a_fixed_rule_is_complete_at_the_end() -> None:
     heard, result = told(**WAYS["fixed"])
     assert heard[-1].gradients == heard[-1].expected == result.certificate.gradients == 200

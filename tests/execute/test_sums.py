@@ -126,7 +126,6 @@ def test_memory_of_a_fixed_rule_does_not_grow_with_its_steps() -> None:
 
 
 @linux
-@pytest.mark.xfail(reason="halvings that do not fit are put off and judged half done; Romberg's rule then meets unequal panels")
 def test_memory_of_a_tolerance_does_not_grow_with_its_nodes() -> None:
     """Nodes of 250 kB each, some thousand of them: 5 MB may be kept; the rest is what is measured at a time, and sums."""
     megabytes, spent = growth(adaptive=True)

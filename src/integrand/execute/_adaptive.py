@@ -58,7 +58,7 @@ class Adaptive:
         self.used: list[tuple[Nodes, Floats]] = []
         self.expected = np.full(self.examples, 17 * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
-        self.epsilon = max(float(torch.finfo(leaf.dtype).eps) for leaf in evaluator.function.inputs)
+        self.epsilon = evaluator.epsilon
         self.check_noise = tol < 1e4 * self.epsilon
         self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
 
@@ -135,7 +135,7 @@ class Adaptive:
         """What to halve, or how the example ended."""
         none = np.zeros(0, np.int64)
         goal = self.tol * verdict.size
-        one.floor = max(one.noise, self._score_noise(one.example, len(index)))
+        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * verdict.size)
         if verdict.error <= max(goal, one.floor):
             exact = verdict.error == verdict.size == 0
             return none, Status.CONVERGED if one.floor <= goal or exact else Status.NOISE, None
@@ -177,6 +177,7 @@ class Adaptive:
         self.values[one.example] = verdict.values.to(self.values.device, self.values.dtype)
         starts, ends = self.end_scores[:, :, one.example]
         start, end = path_ends(self.shares, starts, ends)
+        floor = one.floor if status is Status.NOISE else self.epsilon * verdict.size
         jump_at = jump_size = None
         if status is Status.JUMP:
             missing = panels.missing(verdict.panel_rule)
@@ -190,7 +191,7 @@ class Adaptive:
             baseline_score=float(start),
             residual=verdict.residual,
             magnitude=verdict.size,
-            error=relative(max(verdict.error, one.floor if status is Status.NOISE else 0.0), verdict.size),
+            error=relative(max(verdict.error, floor), verdict.size),
             status=status,
             rule=f"adaptive {verdict.rule}" + ("" if verdict.rule == "Romberg" else " panels"),
             needed=needed,

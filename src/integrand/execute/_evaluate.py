@@ -77,6 +77,7 @@ class Evaluator:
         self.dtype = reduce(torch.promote_types, (leaf.dtype for leaf in function.inputs), torch.float32)
         coarsest = max((leaf.dtype for leaf in function.inputs), key=lambda dtype: torch.finfo(dtype).eps)
         self.precision = str(coarsest).removeprefix("torch.")
+        self.epsilon = max(float(torch.finfo(leaf.dtype).eps) for leaf in function.inputs)
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.features = sum(leaf[0].numel() for leaf in function.inputs)

@@ -88,8 +88,10 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     residual = values.sum(-1).double().cpu().numpy() - (ends - starts)
     known = rule.embedded is not None
     total = (values * share).sum(0)
-    total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known)[0]
-    own = _errors(values, differences, residual, known) if pieces > 1 else None
+    total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
+        0
+    ]
+    own = _errors(values, differences, residual, known, evaluator.epsilon) if pieces > 1 else None
     sizes = total.abs().sum(-1).double().cpu().numpy()
     first, last = path_ends(shares, starts, ends)
     needed = np.where(np.isfinite(total_error), np.ceil(len(rule) * pieces * total_error / tol), 0)
@@ -155,13 +157,13 @@ def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Flo
     return end - shares @ (ends - starts), end
 
 
-def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool) -> Floats:
-    """Relative L1 errors, (pieces, examples)."""
+def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool, epsilon: float) -> Floats:
+    """Relative L1 errors, (pieces, examples); never below the rounding of the gradients."""
     if not known:
         return np.full(residual.shape, np.nan)
     sizes = values.abs().sum(-1).double().cpu().numpy()
     raised = (differences.abs().sum(-1) * spread(differences)).double().cpu().numpy()
     # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
     errors = np.maximum(raised, np.abs(residual) * spread(values).double().cpu().numpy())
-    ratio = errors / np.where(sizes > 0, sizes, 1.0)
-    return np.where(errors == 0, 0.0, np.where(sizes > 0, ratio, np.inf))
+    ratio = np.maximum(errors / np.where(sizes > 0, sizes, 1.0), epsilon)
+    return np.where(sizes > 0, ratio, np.where(errors == 0, 0.0, np.inf))

@@ -107,7 +107,6 @@ class Judge:
 
     def _romberg(self, active: list[Progressing], groups: dict[int, Ints]) -> dict[int, Extrapolated]:
         """Romberg's rule for the examples whose panels are all equally wide, those of one level together."""
-        panels = self.table.panels
         levels: dict[int, list[int]] = {}
         for one in active:
             one.level = self._level(groups[one.example])
