@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,13 +12,22 @@ import integrand as ig
 
 from .timing import alternate
 
+SIZES = ((10, 16, 2), (20, 32, 5), (32, 64, 10))
+"""Inputs, hidden units (twice) and outputs."""
 
-def run() -> dict[str, float]:
+
+def run() -> list[dict[str, Any]]:
+    print("3-layer MLPs, batch 256, 50 Gauss-Legendre steps")
+    return [_one(*size) for size in SIZES]
+
+
+def _one(inputs: int, hidden: int, outputs: int) -> dict[str, Any]:
     from captum.attr import IntegratedGradients
 
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).eval()
-    x = torch.randn(256, 32)
+    layers = (nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+    model = nn.Sequential(*layers).eval()
+    x = torch.randn(256, inputs)
     baseline = torch.zeros_like(x)
     captum = IntegratedGradients(model)
 
@@ -30,20 +40,9 @@ def run() -> dict[str, float]:
         return captum.attribute(x, baseline, target=1, n_steps=50)
 
     difference = (ours() - theirs()).abs().max().item() / theirs().abs().max().item()
-    adaptive = ig.integrated_gradients(model, x, baseline, target=1)
-    seconds = alternate(
-        {"integrand": ours, "captum": theirs, "to_1_percent": lambda: ig.integrated_gradients(model, x, baseline, target=1)}, 15
-    )
-    found = {
-        "integrand_ms": 1e3 * seconds["integrand"],
-        "captum_ms": 1e3 * seconds["captum"],
-        "ratio": seconds["captum"] / seconds["integrand"],
-        "largest_difference": difference,
-        "adaptive_ms": 1e3 * seconds["to_1_percent"],
-        "adaptive_gradients_per_example": adaptive.certificate.gradients / 256,
-    }
-    print("MLP 32-64-64-10, batch 256, 50 Gauss-Legendre steps")
-    print(f"  integrand {found['integrand_ms']:8.1f} ms   captum {found['captum_ms']:8.1f} ms   ratio {found['ratio']:.1f}x")
-    print(f"  largest difference {difference:.1e} of the largest value")
-    print(f"  to 1%: {found['adaptive_ms']:.1f} ms, {found['adaptive_gradients_per_example']:.0f} gradients per example")
-    return found
+    seconds = alternate({"integrand": ours, "captum": theirs}, 31, warm_up=3)
+    name = f"{inputs}-{hidden}-{hidden}-{outputs}"
+    ratio = seconds["captum"] / seconds["integrand"]
+    times = f"integrand {1e3 * seconds['integrand']:6.1f} ms   captum {1e3 * seconds['captum']:6.1f} ms"
+    print(f"  {name:12} {times}   ratio {ratio:4.1f}x   largest difference {difference:.0e}", flush=True)
+    return {"mlp": name, "seconds": seconds, "ratio": ratio, "largest_difference": difference}

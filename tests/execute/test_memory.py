@@ -30,12 +30,12 @@ def measured(features: int, memory: int | None, rows: int = 8) -> Chunks:
 
 
 @pytest.mark.parametrize(
-    ("features", "memory", "expected"), [(1000, 160_000, 10), (1000, 16_000, 1), (1000, 1, 1), (1, 10**9, 4096)]
+    ("features", "memory", "expected"), [(1000, 160_000, 10), (1000, 16_000, 1), (1000, 1, 1), (1, 10**9, 16384)]
 )
 def test_the_chunk_size_is_measured(features: int, memory: int, expected: int) -> None:
     """Half of the memory over what autograd saves for a row, between one row and the most that pays."""
     assert measured(features, memory).size == expected
-    assert MOST_ROWS == 4096
+    assert MOST_ROWS == 16384
 
 
 def test_what_is_saved_twice_is_counted_once() -> None:
@@ -171,8 +171,8 @@ def test_the_store_grows_up_to_its_capacity() -> None:
     assert store.rows(kept.reshape(5, 1)).shape == (5, 1, 50_000)
 
 
-@pytest.mark.xfail(reason="halvings that do not fit are put off and judged half done; Romberg's rule then meets unequal panels")
-def test_the_store_never_exceeds_its_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.xfail(reason="halvings that do not fit are put off to the next wave, and the store grows past its capacity")
+def test_the_store_never_exceeds_its_capacity_and_the_values_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rough network at a tight tolerance, with room for a few panels only."""
     stores: list[Store] = []
     create = Store.__init__
@@ -185,10 +185,13 @@ def test_the_store_never_exceeds_its_capacity(monkeypatch: pytest.MonkeyPatch) -
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(10, 60), torch.nn.ReLU(), torch.nn.Linear(60, 1)).double()
     x = torch.randn(6, 10, dtype=torch.float64) * 3
+    ample = ig.integrated_gradients(model, x, tol=1e-3)
     for memory in (1, 5000, 20_000, 60_000):
         stores.clear()
-        result = ig.integrated_gradients(model, x, tol=1e-4, memory=memory)
+        result = ig.integrated_gradients(model, x, tol=1e-3, memory=memory)
         assert result.certificate.converged
+        # The same panels, whose nodes are evaluated again where they were let go: equal to rounding.
+        torch.testing.assert_close(result.values, ample.values, rtol=1e-10, atol=1e-12)
         (store,) = stores
         assert len(store) <= store.capacity
         assert store.peak <= store.capacity

@@ -66,9 +66,8 @@ class Adaptive:
         """Waves until every example has ended."""
         halve = np.zeros(0, np.int64)
         while self.waiting or self.active:
-            halve = self._make_room(halve)
             fresh = self._admit(len(halve))
-            self.table.refine(halve, fresh)
+            self._refine(halve, fresh)
             self._look_at_fresh(fresh)
             halve = self._judge_all()
             self.evaluator.tell(len(self.records), int(self.expected.sum()))
@@ -85,14 +84,29 @@ class Adaptive:
         self.active += [Progressing(int(example)) for example in fresh]
         return fresh
 
-    def _make_room(self, halve: Ints) -> Ints:
-        """Keep what will be halved within the memory for gradients; what does not fit waits for the next wave."""
-        slots = self.table.panels.slots[halve, 0] if len(halve) else np.zeros(0)
-        needs = np.cumsum(np.where(slots < 0, 9, 4))
-        if len(halve) and needs[-1] > self.table.store.room:
-            self.table.let_go(int(needs[-1]) - self.table.store.room, halve)
-            halve = halve[: max(1, int(np.searchsorted(needs, self.table.store.room, side="right")))]
-        return halve
+    def _refine(self, halve: Ints, fresh: Ints) -> None:
+        """Halve panels and start fresh examples, in as many parts as the memory for gradients asks for."""
+        while True:
+            now, later = self._fitting(halve)
+            moved = self.table.refine(now, fresh)
+            halve, fresh = moved[later], np.zeros(0, np.int64)
+            if not len(halve):
+                return
+
+    def _fitting(self, halve: Ints) -> tuple[Ints, Ints]:
+        """The panels that there is room to halve now, and the others; what is not needed is let go first."""
+        store = self.table.store
+
+        def needs() -> Ints:
+            slots = self.table.panels.slots[halve, 0] if len(halve) else np.zeros(0, np.int64)
+            return np.asarray(np.cumsum(np.where(slots < 0, 9, 4)))
+
+        for spare in (halve, halve[:1]):
+            want = needs()[-1:] if spare is halve else needs()[:1]
+            if len(want) and want[0] > store.room:
+                self.table.let_go(int(want[0]) - store.room, spare)
+        count = max(1, int(np.searchsorted(needs(), store.room, side="right")))
+        return halve[:count], halve[count:]
 
     def _look_at_fresh(self, fresh: Ints) -> None:
         """On the first wave: does F(x) come out as in the user's own batch, and how noisy are the gradients?"""

@@ -17,7 +17,7 @@ CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 2 << 30}
 FIRST_BYTES = 1 << 18
 """Inputs in the first chunk, on which the rest is measured."""
 
-MOST_ROWS = 4096
+MOST_ROWS = 16384
 STORE_BYTES = 1 << 30
 """Gradients that the adaptive control may keep."""
 

@@ -87,8 +87,12 @@ class Table:
             self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
         self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
 
-    def refine(self, parents: Ints, fresh: Ints) -> None:
-        """Halve panels, and start the lines of fresh examples with two panels each; evaluate what that needs."""
+    def refine(self, parents: Ints, fresh: Ints) -> Ints:
+        """Halve panels, and start the lines of fresh examples with two panels each; evaluate what that needs.
+
+        Returns:
+            Where each panel went that was not halved.
+        """
         old = self.panels[parents]
         lines = (fresh[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
         line = np.r_[old.line, lines]
@@ -106,6 +110,7 @@ class Table:
         kept = np.ones(len(self.panels), bool)
         kept[parents] = False
         self.panels = self.panels[kept].plus(children[0]).plus(children[1])
+        return np.cumsum(kept) - 1
 
     def _evaluate(self, slots: Ints, line: Ints, start: Floats, width: Floats) -> None:
         """Evaluate the nodes that have no slot yet, and give them one."""

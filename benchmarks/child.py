@@ -1,0 +1,60 @@
+"""One explanation of one photo in a process of its own, so that its peak memory and its time are its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from typing import Any
+
+import torch
+
+SHARE = 0.8
+"""Of the machine's memory that a child may address: what needs more fails there, and takes nothing else down."""
+
+
+def in_a_process(who: str, photo: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Seconds, peak memory above the loaded model and gradients of one explanation, or why it failed."""
+    command = [sys.executable, "-m", "benchmarks.child", who, photo, json.dumps(options), str(torch.get_num_threads())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        short = "memory" in done.stderr or done.returncode < 0
+        return {"failed": f"out of memory ({SHARE:.0%} of the machine's)" if short else done.stderr[-500:]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main(who: str, photo_name: str, options: dict[str, Any], threads: int) -> None:
+    """In the child: load, explain once, print."""
+    import integrand as ig
+    from tests.honesty.networks import BLACK, efficientnet, photo
+
+    limit = int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    model, x = efficientnet(), photo(photo_name)
+    with torch.no_grad():
+        target = int(model(x).argmax())  # also warms up
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    if who == "integrand":
+        result = ig.integrated_gradients(model, x, BLACK, target=target, score="probability", progress=False, **options)
+        gradients = result.certificate.gradients
+    else:
+        from captum.attr import IntegratedGradients
+
+        start = time.perf_counter()  # the import is not Captum's method
+        IntegratedGradients(lambda z: model(z).softmax(1)).attribute(x, BLACK, target=target, **options)
+        gradients = int(options["n_steps"])
+    seconds = time.perf_counter() - start
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000
+    print(json.dumps({"peak_mb": peak, "gradients": gradients, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4]))
