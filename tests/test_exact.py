@@ -52,8 +52,16 @@ def test_what_does_not_converge_is_never_claimed(problem: Problem) -> None:
     assert problem.error(result.values) <= result.certificate.only.error + ROUNDING[problem.dtype]
 
 
-@pytest.mark.parametrize("problem", invisible(), ids=lambda p: p.name)
-@pytest.mark.xfail(reason="nodes at multiples of 1/8 cannot see it, and the score at the nodes neither")
+@pytest.mark.parametrize("problem", [p for p in invisible() if p.name.startswith("sines")], ids=lambda p: p.name)
+def test_a_wave_that_the_first_nodes_cannot_see_is_found_by_the_witness(problem: Problem) -> None:
+    """At multiples of 1/8 it looks slow; one gradient off the grid gives it away."""
+    result = explain(problem)
+    assert result.certificate.converged
+    assert problem.error(result.values) <= 0.01
+
+
+@pytest.mark.parametrize("problem", [p for p in invisible() if p.name.startswith("needles")], ids=lambda p: p.name)
+@pytest.mark.xfail(reason="opposite needles between the nodes: neither gradients nor scores at the nodes show them")
 def test_what_few_samples_cannot_see(problem: Problem) -> None:
     """The limit of adaptive quadrature, on record: a rule that starts elsewhere may pass some of these."""
     result = explain(problem)

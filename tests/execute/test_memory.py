@@ -171,7 +171,6 @@ def test_the_store_grows_up_to_its_capacity() -> None:
     assert store.rows(kept.reshape(5, 1)).shape == (5, 1, 50_000)
 
 
-@pytest.mark.xfail(reason="halvings that do not fit are put off to the next wave, and the store grows past its capacity")
 def test_the_store_never_exceeds_its_capacity_and_the_values_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rough network at a tight tolerance, with room for a few panels only."""
     stores: list[Store] = []

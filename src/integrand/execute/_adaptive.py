@@ -133,10 +133,19 @@ class Adaptive:
         groups = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
         halve: list[Ints] = []
         ended: list[int] = []
-        for one, verdict in zip(self.active, self.judge.verdicts(self.active, groups), strict=True):
-            chosen, status, needed = self._next(one, verdict, groups[one.example])
+        verdicts = self.judge.verdicts(self.active, groups)
+        steps = [self._next(one, verdict, groups[one.example]) for one, verdict in zip(self.active, verdicts, strict=True)]
+        claims = {
+            one.example: v
+            for one, v, s in zip(self.active, verdicts, steps, strict=True)
+            if s[1] is Status.CONVERGED and one.early()
+        }
+        doubted = self.judge.doubted(claims, groups, self.tol)
+        for one, verdict, (chosen, status, needed) in zip(self.active, verdicts, steps, strict=True):
             one.waves += 1
-            if status is not None:
+            if one.example in doubted and self.evaluator.gradients[one.example] < self.limit // 2:
+                halve.append(groups[one.example])
+            elif status is not None:
                 self._end(one, verdict, groups[one.example], status, needed)
                 ended.append(one.example)
             else:
@@ -169,7 +178,8 @@ class Adaptive:
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
         self.expected[one.example] = spent + 4 * min(count, (self.limit - spent) // 4)
-        chosen = chosen[: max(0, (self.limit - spent) // 4)]
+        costs = np.cumsum(np.where(panels.slots[index[chosen], 0] < 0, 9, 4))
+        chosen = chosen[: int(np.searchsorted(costs, self.limit - spent, side="right"))]
         if not len(chosen):
             return none, Status.BUDGET, spent + 4 * count
         return index[chosen], None, None

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..quadrature import romberg
-from ..quadrature._panels import estimate, spread
-from ._evaluate import Floats, Ints
+from ..quadrature._panels import estimate, interpolation, spread
+from ._evaluate import Floats, Ints, Nodes
 from ._table import Table
 
 RULES = ("trapezoid", "simpson")
@@ -20,6 +20,15 @@ FIRST = 4.0
 
 ROMBERG = 9
 """The highest level of Romberg's rule (513 nodes)."""
+
+EARLY = 5
+"""Up to this level (33 nodes at equal distances) a claim is checked at a node off the grid."""
+
+WITNESS = 0.381966
+"""Where on the path that is: the golden section, far from every multiple of a power of two."""
+
+MISFIT = 1e-3
+"""Of the attributions: what the witness must be off by, at the least, to be believed over the estimate."""
 
 _BLOCK = 64 << 20  # bytes of float64 terms that are weighed at a time
 
@@ -35,10 +44,9 @@ class Progressing:
     noise: float = 0.0  # what rounding does to the gradients, absolute L1
     floor: float = 0.0  # the error that rounding leaves in any case, absolute L1
 
-    def hopeless(self) -> bool:
-        """Whether two doublings in a row have not helped Romberg's rule: the gradients are not smooth."""
-        last = self.history[-3:]
-        return len(last) == 3 and last[2] > 0.3 * last[1] > 0.09 * last[0]
+    def early(self) -> bool:
+        """Whether all there is to judge by are a few nodes at equal distances, which waves can hide between."""
+        return self.level is not None and self.level <= EARLY
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class Judge:
         levels: dict[int, list[int]] = {}
         for one in active:
             one.level = self._level(groups[one.example])
-            if one.level is not None and not one.hopeless():
+            if one.level is not None:
                 levels.setdefault(one.level, []).append(one.example)
         out: dict[int, Extrapolated] = {}
         for level, examples in levels.items():
@@ -163,6 +171,34 @@ class Judge:
             return verdict
         rules = (verdict.panel_rule, verdict.panel_error)
         return Verdict("Romberg", error, other.size, other.values, other.residual, *rules)
+
+    def doubted(self, claims: dict[int, Verdict], groups: dict[int, Ints], tol: float) -> set[int]:
+        """Examples whose claim a node off the grid does not bear out: a wave that the grid cannot see.
+
+        The gradient there is compared with what the grid's nodes say it is, by straight lines or by a polynomial,
+        whichever is closer; over the width of one cell, that must not be far above the error that is claimed.
+        """
+        if not claims:
+            return set()
+        table, panels = self.table, self.table.panels
+        examples = np.array(list(claims))
+        around = (panels.start <= WITNESS) & (panels.start + panels.width > WITNESS)
+        index = np.flatnonzero(around & np.isin(panels.line % table.examples, examples))
+        rows, piece = panels.line[index] % table.examples, panels.line[index] // table.examples
+        weights = np.stack([interpolation(place) for place in 4 * (WITNESS - panels.start[index]) / panels.width[index]])
+        missed = np.zeros(table.examples)
+        for done in table.evaluator.gradients_at(Nodes(np.full(len(rows), WITNESS), rows, piece)):
+            nodes = table.store.rows(panels.slots[index[done.index]]).double()
+            columns = torch.as_tensor(weights[done.index], device=table.device)
+            expected = torch.einsum("pkd,prk->prd", nodes, columns)
+            off = (done.terms.to(table.device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
+            cell = panels.width[index[done.index]] / 4 * self.shares[piece[done.index]]
+            np.add.at(missed, rows[done.index], off * cell)
+        return {
+            int(e)
+            for e in examples
+            if missed[e] > max(4 * claims[int(e)].error, tol * claims[int(e)].size, MISFIT * claims[int(e)].size)
+        }
 
     def doubling_pays(self, one: Progressing, tol: float, halvings: int) -> bool:
         """Whether Romberg on twice as many nodes is expected to be the shorter way than halving some panels."""

@@ -29,8 +29,9 @@ class Store:
     def __init__(self, features: int, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
         self.capacity = capacity
         self.features, self.dtype, self.device = features, dtype, device
-        self.block = min(max(64, BLOCK_BYTES // (features * dtype.itemsize)), capacity)
+        self.block = min(max(64, BLOCK_BYTES // (features * dtype.itemsize)), 1024)
         self._blocks: list[Tensor] = []
+        self._starts = np.zeros(0, np.int64)
         self.scores = np.zeros(0)
         self.slopes = np.zeros(0)
         self._uses = np.zeros(0, np.int64)
@@ -57,6 +58,7 @@ class Store:
         old = len(self)
         left = self.capacity - old
         size = min(self.block, left) if left > 0 else self.block
+        self._starts = np.r_[self._starts, old]
         self._blocks.append(torch.empty(size, self.features, dtype=self.dtype, device=self.device))
         extra = np.zeros(size)
         self.scores, self.slopes = np.r_[self.scores, extra], np.r_[self.slopes, extra]
@@ -83,10 +85,10 @@ class Store:
 
     def _places(self, slots: Ints) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each block that holds some of the slots, which of them, and where in the block."""
-        number = slots // self.block
+        number = np.searchsorted(self._starts, slots, side="right") - 1
         for n in np.unique(number):
             which = np.flatnonzero(number == n)
-            inside = slots[which] - n * self.block
+            inside = slots[which] - self._starts[n]
             yield self._blocks[n], *(torch.as_tensor(part, device=self.device) for part in (which, inside))
 
     def hold(self, slots: Ints) -> None:

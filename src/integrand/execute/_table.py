@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..quadrature._panels import KAPPA, measure
+from ..quadrature._panels import KAPPA, measure, weighed
 from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
 from ._store import Store
 
@@ -77,14 +78,12 @@ class Table:
 
     def admit(self, examples: Ints) -> None:
         """Give examples a place among the sums."""
-        taken = set(self.place[self.place >= 0].tolist())
-        for example in examples:
-            place = next(i for i in range(len(taken) + 1) if i not in taken)
-            taken.add(place)
-            self.place[example] = place
-        more = len(taken) and max(taken) + 1 - len(self.sums)
+        free = np.setdiff1d(np.arange(len(self.sums)), self.place)
+        more = len(examples) - len(free)
         if more > 0:
+            free = np.r_[free, len(self.sums) + np.arange(more)]
             self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
+        self.place[examples] = free[: len(examples)]
         self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
 
     def refine(self, parents: Ints, fresh: Ints) -> Ints:
@@ -100,11 +99,11 @@ class Table:
         slots = np.full((len(line), 9), -1, np.int64)
         slots[: len(old), ::2] = old.slots
         self._evaluate(slots, line, start, width)
-        self._sum(slots[: len(old), ::2], old.width, old.line, -1)
+        self._subtract(slots[: len(old), ::2], old)
         children = []
         for first, offset in ((0, 0.0), (4, 0.5)):
             half = slots[:, first : first + 5]
-            children.append(Panels(line, start + offset * width, width / 2, half, *self._sum(half, width / 2, line, 1)))
+            children.append(Panels(line, start + offset * width, width / 2, half, *self._sum(half, width / 2, line)))
             self.store.hold(half)
         self.store.release(old.slots[old.slots[:, 0] >= 0])
         kept = np.ones(len(self.panels), bool)
@@ -122,23 +121,34 @@ class Table:
         for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
             self.store.put(taken[done.index], done)
 
-    def _sum(self, slots: Ints, widths: Floats, line: Ints, sign: int) -> list[Any]:
-        """Apply the panel rules and add what they give to the sums, a block at a time.
+    def _blocks(self, count: int) -> Iterator[slice]:
+        """Slices of so many panels, each small enough to be measured at a time."""
+        size = max(1, _BLOCK // (5 * self.evaluator.features * 8))
+        return (slice(first, first + size) for first in range(0, count, size))
+
+    def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
+        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
+        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, rows, sums, alpha=sign)
+
+    def _subtract(self, slots: Ints, old: Panels) -> None:
+        """Take the share of panels out of the sums, just as it was put in."""
+        for block in self._blocks(len(slots)):
+            sums = weighed(self.store.rows(slots[block]), old.weights[block], old.width[block], torch.float64)
+            self._add(old.line[block], sums, -1)
+
+    def _sum(self, slots: Ints, widths: Floats, line: Ints) -> list[Any]:
+        """Apply the panel rules and add what they give to the sums.
 
         Returns:
             What they say about the panels: the columns of :class:`Panels` from ``trapezoid`` on.
         """
-        size = max(1, _BLOCK // (slots.shape[1] * self.evaluator.features * 8))
-        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
-        sums = self.sums.view(-1, *self.sums.shape[2:])
         said = []
-        for first in range(0, len(slots), size):
-            block = slice(first, first + size)
+        for block in self._blocks(len(slots)):
             here = slots[block]
             found = measure(
                 self.store.rows(here), self.store.scores[here], self.store.slopes[here], widths[block], torch.float64
             )
-            sums.index_add_(0, rows[block], found.sums, alpha=sign)
+            self._add(line[block], found.sums, 1)
             said.append((found.trapezoid, found.simpson, found.missing_t, found.missing_s, found.weights))
         return [np.concatenate(column) for column in zip(*said, strict=True)]
 

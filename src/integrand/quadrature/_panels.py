@@ -103,6 +103,22 @@ def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: t
     return Measured(sums, trapezoid, simpson, missing_t, missing_s, used)
 
 
+def weighed(nodes: Tensor, weights: Array, widths: Array, dtype: torch.dtype) -> Tensor:
+    """The sums that :func:`measure` gave, from the weights that it gave with them.
+
+    Args:
+        nodes: (panels, 5, features).
+        weights: (panels, 2, 5), as in :class:`Measured`.
+        widths: (panels,).
+        dtype: what to compute in.
+    """
+    columns = np.broadcast_to(WEIGHTS, (len(widths), 5, 4)) * widths[:, None, None]
+    columns[:, :, 0], columns[:, :, 2] = weights[:, 0], weights[:, 1]
+    kink = (weights[:, 0] == weights[:, 1]).all(1)
+    columns[kink, :, 3] = columns[kink, :, 1]
+    return torch.einsum("pkd,pkr->prd", nodes.to(dtype), torch.as_tensor(columns, dtype=dtype, device=nodes.device))
+
+
 def _kink_weights(
     scores: Array, slopes: Array, widths: Array, sizes: Array, epsilon: float
 ) -> tuple[NDArray[np.bool_], Array, Array]:
@@ -149,6 +165,18 @@ def _kink_weights(
     fine_ok, fine = cells(1)
     rough_ok, rough = cells(2)
     return fine_ok & rough_ok, fine, rough
+
+
+def interpolation(place: float) -> Array:
+    """Weights of a panel's five nodes for the value at a place from 0 to 4: straight lines, and a polynomial; (2, 5).
+
+    >>> interpolation(2.5) @ np.array([0.0, 1.0, 4.0, 9.0, 16.0])
+    array([6.5 , 6.25])
+    """
+    steps = np.arange(5)
+    lines = np.clip(1 - np.abs(steps - place), 0, None)
+    polynomial = [np.prod([(place - other) / (k - other) for other in steps if other != k]) for k in steps]
+    return np.stack([lines, np.array(polynomial)])
 
 
 def spread(difference: Tensor) -> Tensor:
