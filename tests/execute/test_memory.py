@@ -30,10 +30,11 @@ def measured(features: int, memory: int | None, rows: int = 8) -> Chunks:
 
 
 @pytest.mark.parametrize(
-    ("features", "memory", "expected"), [(1000, 160_000, 10), (1000, 16_000, 1), (1000, 1, 1), (1, 10**9, 16384)]
+    ("features", "memory", "expected"),
+    [(1000, 160_000, 10), (1000, 16_000, 1), (1000, 1, 1), (1, 10**9, 16384), (1000, 10**9, 524), (10**6, 10**9, 8)],
 )
 def test_the_chunk_size_is_measured(features: int, memory: int, expected: int) -> None:
-    """Half of the memory over what autograd saves for a row, between one row and the most that pays."""
+    """Half of the memory over what autograd saves for a row; no more than fits into 4 MiB, but eight rows always pay."""
     assert measured(features, memory).size == expected
     assert MOST_ROWS == 16384
 

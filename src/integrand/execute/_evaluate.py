@@ -140,7 +140,7 @@ class Evaluator:
 
         def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
             straight = self.pieces[piece].straight
-            leaves, velocities = (self.points_alone(here), ()) if straight else self.points(here)
+            leaves, velocities = (self._grid_points(here), ()) if straight else self.points(here)
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
             self._check_finite(here, scores.double().cpu().numpy(), np.zeros(len(here)), ())
@@ -152,6 +152,14 @@ class Evaluator:
             step, example = divmod(first, examples)
             steps = max(1, len(terms) // examples)
             yield slice(step, step + steps), slice(example, example + len(terms) // steps), terms.unflatten(0, (steps, -1))
+
+    def _grid_points(self, nodes: Nodes) -> Leaves:
+        """Points at nodes of one piece: whole steps, which need no gathering, or part of one."""
+        examples, points = self.function.examples, self.pieces[int(nodes.pieces[0])].points
+        if points is None or len(nodes) % examples:
+            return self.points_alone(nodes)
+        t = torch.as_tensor(nodes.t[::examples]).to(self.device, self.dtype)
+        return tuple(leaf.detach() for leaf in points(t, None))
 
     def velocity(self, piece: int) -> Tensor:
         """The velocity of every example on a straight piece, (examples, features)."""

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from ..functions._parts import smaller
 
-CHUNK_BYTES = {"cpu": 384 << 20, "cuda": 2 << 30}
-"""Saved activations per chunk. On a CPU larger chunks fall out of the caches and are slower, not faster."""
+CHUNK_BYTES = {"cpu": 640 << 20, "cuda": 2 << 30}
+"""Saved activations per chunk, at the most."""
+
+CACHE_BYTES = 4 << 20
+"""On a CPU, chunks beyond this fall out of the caches and are slower, not faster; but eight rows always pay."""
 
 FIRST_BYTES = 1 << 18
 """Inputs in the first chunk, on which the rest is measured."""
@@ -28,12 +31,14 @@ class Chunks:
 
     Attributes:
         size: rows per chunk; starts small and is settled by the first measurement.
-        target: bytes of saved activations to aim at.
+        target: bytes of saved activations, at the most.
+        few: rows beyond which only what fits the caches pays.
         settled: whether the size has been measured, or named by the user; then only lack of memory changes it.
     """
 
     size: int
     target: int
+    few: int
     settled: bool
 
     @staticmethod
@@ -43,7 +48,7 @@ class Chunks:
         if memory is not None:
             target = min(target, memory // 2)
         first = rows or min(max(FIRST_BYTES // row_bytes, 8), 256)
-        return Chunks(first, max(target, 1), settled=rows is not None)
+        return Chunks(first, max(target, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
 
     @contextmanager
     def measuring(self, rows: int) -> Iterator[None]:
@@ -62,7 +67,8 @@ class Chunks:
             yield
         self.settled = True
         each = max(1, sum(saved.values()) // rows)
-        self.size = int(min(max(self.target // each, 1), MOST_ROWS))
+        wanted = max(self.few, CACHE_BYTES // each)
+        self.size = int(min(max(self.target // each, 1), wanted, MOST_ROWS))
 
     def shrink(self, tried: int, error: BaseException) -> None:
         """Halve after running out of memory; give up at one row."""

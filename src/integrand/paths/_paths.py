@@ -27,13 +27,14 @@ class Piece:
     Attributes:
         weight: its share in the attribution.
         at: points and velocities at given times; see :data:`At`.
-        points: the points alone, where they are cheaper to have; None otherwise.
+        points: the points alone, where they are cheaper to have; None otherwise. Without rows, every example at each of
+            the times, one time after the other.
         straight: whether the velocity does not depend on t.
     """
 
     weight: float
     at: At
-    points: Callable[[Tensor, Tensor], Leaves] | None = None
+    points: Callable[[Tensor, Tensor | None], Leaves] | None = None
     straight: bool = False
 
     def points_at(self, t: Tensor, rows: Tensor) -> Leaves:
@@ -92,11 +93,15 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     def rows_of(leaf: Tensor, rows: Tensor) -> Tensor:
         return leaf.expand(len(rows), *leaf.shape[1:]) if leaf.shape[0] == 1 else leaf.index_select(0, rows)
 
-    def points(t: Tensor, rows: Tensor) -> Leaves:
+    def points(t: Tensor, rows: Tensor | None) -> Leaves:
         out = []
         for (first, last), leaf in zip(pairs, stop, strict=True):
             share = t.to(last.dtype).reshape(-1, *[1] * (last.ndim - 1))
-            out.append(torch.lerp(rows_of(first, rows), rows_of(last, rows), share).to(leaf.dtype))  # exact at both ends
+            if rows is None:
+                found = torch.lerp(first[None], last[None], share[:, None]).flatten(0, 1)
+            else:
+                found = torch.lerp(rows_of(first, rows), rows_of(last, rows), share)
+            out.append(found.to(leaf.dtype))  # exact at both ends
         return tuple(out)
 
     def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
