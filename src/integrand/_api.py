@@ -18,7 +18,7 @@ from .attribution import Attribution, Certificate, group_sums
 from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
-from .execute._memory import STORE_BYTES, Chunks
+from .execute._memory import Chunks
 from .execute._progress import ProgressOption, Reporter
 from .functions import Function, Score, Target, build, undisturbed
 from .functions._layer import Layers
@@ -93,7 +93,8 @@ def integrated_gradients(
         groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out.
         create_graph: make the values differentiable, for attribution priors.
         max_evaluations: gradient evaluations that one example may take.
-        memory: bytes that the run may hold; half for activations, half for gradients that the control keeps.
+        memory: bytes that the run may hold beyond model and result, as far as it can tell: a third for activations, the
+            rest for gradients that the control keeps and works on. At least one row and one panel are held in any case.
         chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the
             target, runs x as it is, without gradients.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
@@ -264,9 +265,8 @@ def _attribute(
         if options.rule is not None:
             outcome = integrate_fixed(evaluator, options.rule, options.tol)
         else:
-            store = STORE_BYTES if options.memory is None else options.memory // 2
             limit = options.max_evaluations
-            outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, store_bytes=store)
+            outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, memory=options.memory)
         values = outcome.values
         if options.create_graph:
             values = _differentiable(evaluator, outcome)

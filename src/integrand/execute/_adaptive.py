@@ -12,6 +12,7 @@ evaluated again should they ever be halved.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ AIM = 0.99
 class Adaptive:
     """One run of the adaptive control over a batch."""
 
-    def __init__(self, evaluator: Evaluator, tol: float, max_evaluations: int, store_bytes: int) -> None:
+    def __init__(self, evaluator: Evaluator, tol: float, max_evaluations: int, memory: int | None) -> None:
         self.evaluator = evaluator
         self.tol = tol
         self.limit = max_evaluations
@@ -49,7 +50,7 @@ class Adaptive:
         # Room for an example: two waves of nodes on each piece, and its sums (four float64 rows a piece).
         sums = 4 * 8 // evaluator.dtype.itemsize
         self.per_example = self.pieces * (17 + sums)
-        self.table = Table(evaluator, store_bytes, self.pieces * 17 + 8)
+        self.table = Table(evaluator, memory, self.pieces * 17 + 8)
         self.judge = Judge(self.table, self.shares)
         self.waiting = deque(range(self.examples))
         self.active: list[Progressing] = []
@@ -140,12 +141,14 @@ class Adaptive:
             for one, v, s in zip(self.active, verdicts, steps, strict=True)
             if s[1] is Status.CONVERGED and one.early()
         }
-        doubted = self.judge.doubted(claims, groups, self.tol)
+        doubted = self.judge.doubted(claims, self.tol)
         for one, verdict, (chosen, status, needed) in zip(self.active, verdicts, steps, strict=True):
             one.waves += 1
-            if one.example in doubted and self.evaluator.gradients[one.example] < self.limit // 2:
-                halve.append(groups[one.example])
-            elif status is not None:
+            if one.example in doubted:
+                verdict = replace(verdict, error=doubted[one.example])
+                needed = int(self.evaluator.gradients[one.example]) + 4 * len(groups[one.example])
+                chosen, status = groups[one.example], None if needed <= self.limit else Status.BUDGET
+            if status is not None:
                 self._end(one, verdict, groups[one.example], status, needed)
                 ended.append(one.example)
             else:
@@ -252,6 +255,6 @@ class Adaptive:
         return Nodes(t, np.full(len(t), one.example), piece), weights * self.shares[piece]
 
 
-def integrate_to_tolerance(evaluator: Evaluator, tol: float, *, max_evaluations: int, store_bytes: int) -> Outcome:
+def integrate_to_tolerance(evaluator: Evaluator, tol: float, *, max_evaluations: int, memory: int | None) -> Outcome:
     """Integrate every example until its estimated error is within the tolerance, or say why not."""
-    return Adaptive(evaluator, tol, max_evaluations, store_bytes).run()
+    return Adaptive(evaluator, tol, max_evaluations, memory).run()

@@ -30,8 +30,6 @@ WITNESS = 0.381966
 MISFIT = 1e-3
 """Of the attributions: what the witness must be off by, at the least, to be believed over the estimate."""
 
-_BLOCK = 64 << 20  # bytes of float64 terms that are weighed at a time
-
 
 @dataclass
 class Progressing:
@@ -126,7 +124,7 @@ class Judge:
             assert rule.embedded is not None
             columns = torch.as_tensor(np.stack([rule.weights, rule.weights - rule.embedded]), device=self.table.device)
             each = len(rule) * self.table.pieces * self.table.evaluator.features * 8
-            for part in np.array_split(np.array(examples), max(1, len(examples) * each // _BLOCK)):
+            for part in np.array_split(np.array(examples), max(1, len(examples) * each // max(1, self.table.block_bytes))):
                 if len(part):
                     out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), rule.weights, columns)
         return out
@@ -172,14 +170,14 @@ class Judge:
         rules = (verdict.panel_rule, verdict.panel_error)
         return Verdict("Romberg", error, other.size, other.values, other.residual, *rules)
 
-    def doubted(self, claims: dict[int, Verdict], groups: dict[int, Ints], tol: float) -> set[int]:
-        """Examples whose claim a node off the grid does not bear out: a wave that the grid cannot see.
+    def doubted(self, claims: dict[int, Verdict], tol: float) -> dict[int, float]:
+        """Examples whose claim a node off the grid does not bear out (a wave that the grid cannot see), with their error.
 
         The gradient there is compared with what the grid's nodes say it is, by straight lines or by a polynomial,
         whichever is closer; over the width of one cell, that must not be far above the error that is claimed.
         """
         if not claims:
-            return set()
+            return {}
         table, panels = self.table, self.table.panels
         examples = np.array(list(claims))
         around = (panels.start <= WITNESS) & (panels.start + panels.width > WITNESS)
@@ -195,9 +193,9 @@ class Judge:
             cell = panels.width[index[done.index]] / 4 * self.shares[piece[done.index]]
             np.add.at(missed, rows[done.index], off * cell)
         return {
-            int(e)
-            for e in examples
-            if missed[e] > max(4 * claims[int(e)].error, tol * claims[int(e)].size, MISFIT * claims[int(e)].size)
+            example: float(missed[example])
+            for example, claim in claims.items()
+            if missed[example] > max(4 * claim.error, tol * claim.size, MISFIT * claim.size)
         }
 
     def doubling_pays(self, one: Progressing, tol: float, halvings: int) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..functions._parts import smaller
 
-CHUNK_BYTES = {"cpu": 640 << 20, "cuda": 2 << 30}
+CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 2 << 30}
 """Saved activations per chunk, at the most."""
 
 CACHE_BYTES = 4 << 20
@@ -22,7 +22,10 @@ FIRST_BYTES = 1 << 18
 
 MOST_ROWS = 16384
 STORE_BYTES = 1 << 30
-"""Gradients that the adaptive control may keep."""
+"""Gradients that the adaptive control may keep, where the user names no limit."""
+
+BLOCK_BYTES = 32 << 20
+"""Float64 copies of kept gradients that are worked on at a time, likewise."""
 
 
 @dataclass
@@ -46,8 +49,8 @@ class Chunks:
         """A policy for a device, with the user's wishes; small inputs start with more rows."""
         target = CHUNK_BYTES.get(device.type, 1 << 30)
         if memory is not None:
-            target = min(target, memory // 2)
-        first = rows or min(max(FIRST_BYTES // row_bytes, 8), 256)
+            target = min(target, memory // 3)
+        first = rows or min(max(FIRST_BYTES // row_bytes, 2 if memory is None else 1), 256)
         return Chunks(first, max(target, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
 
     @contextmanager

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ..quadrature._panels import KAPPA, measure, weighed
 from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
+from ._memory import BLOCK_BYTES, STORE_BYTES
 from ._store import Store
-
-_BLOCK = 32 << 20  # bytes of float64 terms that are measured at a time
 
 
 @dataclass
@@ -62,14 +61,16 @@ class Table:
 
     Args:
         evaluator: evaluates new nodes.
-        store_bytes: memory for kept gradients.
+        memory: the user's limit in bytes, two fifths of which are for kept gradients; None for the usual one.
         least: slots that must be there in any case.
     """
 
-    def __init__(self, evaluator: Evaluator, store_bytes: int, least: int) -> None:
+    def __init__(self, evaluator: Evaluator, memory: int | None, least: int) -> None:
         self.evaluator = evaluator
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.device = evaluator.device if has_float64(evaluator.device) else torch.device("cpu")
+        store_bytes = STORE_BYTES if memory is None else 2 * memory // 5
+        self.block_bytes = BLOCK_BYTES if memory is None else min(BLOCK_BYTES, memory // 32)
         capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
         self.store = Store(evaluator.features, capacity, evaluator.dtype, self.device)
         self.panels = Panels.none()
@@ -123,7 +124,7 @@ class Table:
 
     def _blocks(self, count: int) -> Iterator[slice]:
         """Slices of so many panels, each small enough to be measured at a time."""
-        size = max(1, _BLOCK // (5 * self.evaluator.features * 8))
+        size = max(1, self.block_bytes // (5 * self.evaluator.features * 8))
         return (slice(first, first + size) for first in range(0, count, size))
 
     def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
