@@ -52,9 +52,9 @@ def _train_mode_reason(module: nn.Module) -> str:
 def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> Iterator[None]:
     """Run a model inside; afterwards it is as it was.
 
-    Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), and recurrent networks may be
-    differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers and torch's random state are as before,
-    whatever happened.
+    Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), float32 on a GPU is float32, and
+    recurrent networks may be differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers, torch's
+    random state and switches are as before, whatever happened.
     """
     modules = modules_of(model)
     check_eval_mode(modules)
@@ -72,9 +72,9 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         stack.enter_context(torch.random.fork_rng(list(cuda)))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        if cuda and any(isinstance(s, nn.RNNBase) for m in modules for s in m.modules()):
-            # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
-            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+        if cuda:
+            recurrent = any(isinstance(s, nn.RNNBase) for m in modules for s in m.modules())
+            stack.enter_context(_cuda_in_float32(recurrent=recurrent))
         try:
             if not differentiable:
                 for parameter in parameters.values():
@@ -84,6 +84,23 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
             for parameter in parameters.values():
                 parameter.requires_grad_(True)
             _put_back(buffers)
+
+
+@contextmanager
+def _cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
+    """No TF32, which moves attributions of image networks by per cent; and recurrent networks that can be differentiated."""
+    cudnn = torch.backends.cudnn
+    # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
+    options = {"benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic, "allow_tf32": False}
+    precision = torch.get_float32_matmul_precision()
+    with cudnn.flags(enabled=cudnn.enabled and not recurrent, **options):
+        try:
+            if precision != "highest":
+                torch.set_float32_matmul_precision("highest")
+            yield
+        finally:
+            if precision != "highest":
+                torch.set_float32_matmul_precision(precision)
 
 
 Kept = list[tuple[nn.Module, str, Tensor, Tensor]]
