@@ -10,7 +10,7 @@ import integrand as ig
 
 from .honest import Claim, assert_honest, relative_error, summary
 from .networks import efficientnet, trained
-from .references import FOLDER, Batch, digit_batches, photo_batches, sampled_features
+from .references import FOLDER, NETWORKS, Batch, digit_batches, photo_batches, sampled_features
 
 
 def claims_of(
@@ -31,13 +31,12 @@ def test_digits(tol: float, dtype: torch.dtype) -> None:
     """Four small networks, two scores, two baselines, 25 digits each."""
     references = np.load(FOLDER / "digits.npz")
     claims = [c for b in digit_batches(dtype) for c in claims_of(b, trained(b.network, dtype), references[b.name], None, tol)]
-    print(summary(claims))
+    print(f"tol {tol}: {summary(claims)}")
+    for network in NETWORKS:
+        print(f"  {network}: {summary([claim for claim in claims if claim.name.startswith(network)])}")
     assert len(claims) == 400
     assert all(claim.converged for claim in claims)
     assert_honest(claims)
-
-
-PHOTO_CASES = list(range(20))
 
 
 @pytest.fixture(scope="module")
