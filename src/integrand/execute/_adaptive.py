@@ -165,14 +165,13 @@ class Adaptive:
         if verdict.error <= max(goal, one.floor):
             exact = verdict.error == verdict.size == 0
             return none, Status.CONVERGED if one.floor <= goal or exact else Status.NOISE, None
-        panels, rule = self.table.panels, verdict.panel_rule
-        indicators = panels.indicators(rule)[index] * self.shares[panels.line[index] // self.examples]
-        squares = indicators**2
+        panels, rule = self.table.panels[index], verdict.panel_rule
+        squares = (panels.indicators(rule) * self.shares[panels.line // self.examples]) ** 2
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
         raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
         aim = (AIM * max(goal, one.floor) / raised) ** 2
-        jumps = self._jumps(panels[index], rule, one.example)
-        stuck = jumps | (panels.width[index] <= self.narrowest)
+        jumps = self._jumps(panels, rule, one.example)
+        stuck = jumps | (panels.width <= self.narrowest)
         if stuck.any() and squares[stuck].sum() > aim:
             one.floor = max(one.floor, verdict.error)
             return none, Status.JUMP if jumps.any() else Status.NOISE, None
@@ -181,7 +180,7 @@ class Adaptive:
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
         self.expected[one.example] = spent + 4 * min(count, (self.limit - spent) // 4)
-        costs = np.cumsum(np.where(panels.slots[index[chosen], 0] < 0, 9, 4))
+        costs = np.cumsum(np.where(panels.slots[chosen, 0] < 0, 9, 4))
         chosen = chosen[: int(np.searchsorted(costs, self.limit - spent, side="right"))]
         if not len(chosen):
             return none, Status.BUDGET, spent + 4 * count
