@@ -13,13 +13,13 @@ from pathlib import Path
 
 import torch
 
-from . import accuracy, memory, photos, small
+from . import accuracy, heldout, memory, photos, small
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for bench.json and the plot")
-    parser.add_argument("--only", nargs="*", choices=["small", "memory", "accuracy", "photos"], help="parts to run")
+    parser.add_argument("--only", nargs="*", choices=["small", "memory", "accuracy", "photos", "heldout"], help="parts to run")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="torch threads, the same for everybody")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -27,7 +27,7 @@ def main() -> None:
     path = options.out / "bench.json"
     found = json.loads(path.read_text()) if path.exists() and options.only else {}
     found["machine"] = {"python": platform.python_version(), "torch": torch.__version__, "threads": options.threads}
-    parts = {"small": small.run, "memory": memory.run, "accuracy": accuracy.run, "photos": photos.run}
+    parts = {"small": small.run, "memory": memory.run, "accuracy": accuracy.run, "photos": photos.run, "heldout": heldout.run}
     for name in options.only or parts:
         print(f"\n## {name}", flush=True)
         found[name] = parts[name]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -98,11 +98,6 @@ def matched(value: object, tree: Tree, *, what: str, like: str = "x") -> Leaves:
     if found != tree:
         raise InputError(f"{what} is {found}; expected {tree}, the structure of {like}.")
     return leaves
-
-
-def map_leaves(function: Callable[[Tensor], Tensor], leaves: Leaves) -> Leaves:
-    """Apply a function to every leaf."""
-    return tuple(function(leaf) for leaf in leaves)
 
 
 def _kind(value: object) -> str:

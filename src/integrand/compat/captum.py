@@ -50,8 +50,35 @@ Layered = Tensor | tuple[Tensor, ...] | list[Tensor | tuple[Tensor, ...]]
 InputsT = TypeVar("InputsT", Tensor, tuple[Tensor, ...])
 
 
+class _Complete:
+    """What both classes say about completeness."""
+
+    forward_func: Callable[..., Any]
+    _multiply_by_inputs: bool
+
+    def compute_convergence_delta(
+        self,
+        attributions: Layered,
+        start_point: Baselines,
+        end_point: Inputs,
+        target: Target = None,
+        additional_forward_args: object = None,
+    ) -> Tensor:
+        """What attributions sum to, minus F(end_point) - F(start_point), for each example."""
+        return Problem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
+
+    def has_convergence_delta(self) -> bool:
+        """True: completeness says what the sum should be."""
+        return True
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """Whether gradients are multiplied by the values at ``inputs`` minus those at ``baselines``."""
+        return self._multiply_by_inputs
+
+
 @final
-class IntegratedGradients:
+class IntegratedGradients(_Complete):
     """Integrated gradients with respect to a model's inputs.
 
     Args:
@@ -154,29 +181,9 @@ class IntegratedGradients:
         problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
         return explain(problem, How(n_steps, method, internal_batch_size, self._multiply_by_inputs, tol))
 
-    def compute_convergence_delta(
-        self,
-        attributions: Inputs,
-        start_point: Baselines,
-        end_point: Inputs,
-        target: Target = None,
-        additional_forward_args: object = None,
-    ) -> Tensor:
-        """What attributions sum to, minus F(end_point) - F(start_point), for each example."""
-        return Problem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
-
-    def has_convergence_delta(self) -> bool:
-        """True: completeness says what the sum should be."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether gradients are multiplied by ``inputs - baselines``."""
-        return self._multiply_by_inputs
-
 
 @final
-class LayerIntegratedGradients:
+class LayerIntegratedGradients(_Complete):
     """Integrated gradients with respect to what a layer gives or gets.
 
     Args:
@@ -271,26 +278,6 @@ class LayerIntegratedGradients:
         """
         problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
         return explain(problem, self._how(n_steps, method, internal_batch_size, attribute_to_layer_input, grad_kwargs, tol))
-
-    def compute_convergence_delta(
-        self,
-        attributions: Layered,
-        start_point: Baselines,
-        end_point: Inputs,
-        target: Target = None,
-        additional_forward_args: object = None,
-    ) -> Tensor:
-        """What attributions sum to, minus F(end_point) - F(start_point), for each example."""
-        return Problem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
-
-    def has_convergence_delta(self) -> bool:
-        """True: completeness says what the sum should be."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether gradients are multiplied by the layer's values at ``inputs`` minus those at ``baselines``."""
-        return self._multiply_by_inputs
 
     def _how(self, n_steps: int | None, method: str, chunk: int | None, to_input: bool, grad: Any, tol: float = 0.01) -> How:
         layers = tuple(self.layer) if isinstance(self.layer, list) else (self.layer,)

@@ -58,13 +58,13 @@ def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
         (columns, pieces, examples, features).
     """
     examples = evaluator.function.examples
-    factors = torch.as_tensor(weights.T.copy(), device=evaluator.device) if has_float64(evaluator.device) else None
+    dtype = torch.float64 if has_float64(evaluator.device) else torch.float32
+    columns = torch.as_tensor(weights.T, dtype=dtype, device=evaluator.device)
     out = []
     for number, piece in enumerate(evaluator.pieces):
         sums = Sums(weights.shape[1], examples, evaluator.features, evaluator.device)
-        scale = torch.as_tensor(weights.T, dtype=torch.float32, device=evaluator.device) if factors is None else factors
         for steps, rows, terms in evaluator.gradients_on_grid(number, times):
-            sums.add(rows, scale[:, steps], terms)
+            sums.add(rows, columns[:, steps], terms)
             evaluator.tell(0, len(times) * examples * len(evaluator.pieces))
         total = sums.total()
         out.append(total * evaluator.velocity(number).to(total.dtype) if piece.straight else total)
