@@ -160,7 +160,7 @@ def test_a_line_says_all_that_matters() -> None:
 @pytest.mark.parametrize(
     ("fields", "parts"),
     [
-        ({"status": ig.Status.BUDGET, "error": 0.2, "needed": 900}, ["budget spent", "20%", "about 900 gradient evaluations"]),
+        ({"status": ig.Status.BUDGET, "error": 0.2, "needed": 900}, ["budget spent", "20%", "about 900 evaluations"]),
         ({"status": ig.Status.BUDGET, "error": math.nan}, ["error unknown", "too few steps to estimate the error"]),
         ({"status": ig.Status.NOISE, "precision": "bfloat16"}, ["noise floor", "gradients in bfloat16", "float64"]),
         (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._trees import Leaves, Tensors, flat, flatten, matched, unflat
-from .attribution import Attribution, Certificate, group_sums
+from .attribution import Attribution, Certificate, Promise, group_sums, promised
 from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
@@ -23,7 +23,7 @@ from .execute._progress import ProgressOption, Reporter
 from .functions import Function, Score, Target, build, undisturbed
 from .functions._layer import Layers
 from .functions._parts import warn
-from .paths import Path, Piece
+from .paths import Path, Piece, Straight
 from .paths._paths import segment
 from .quadrature import RULES, Rule
 
@@ -122,7 +122,7 @@ def integrated_gradients(
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
         _warn_if_same(starts, function)
         meta = {"method": "integrated gradients", "baselines": str(len(starts))}
-        return _attribute(function, pieces, options, mask, groups, meta)
+        return attribute(function, pieces, options, mask, groups, meta, promised())
 
 
 def path_attribution(
@@ -192,7 +192,8 @@ def path_attribution(
             batched=batched,
         )
         meta = {"method": f"path attribution ({type(path).__name__})"}
-        return _attribute(function, path.pieces(batched=function.batched), options, mask, groups, meta)
+        promises = promised(**{} if isinstance(path, Straight) else PATHS_BREAK)
+        return attribute(function, path.pieces(batched=function.batched), options, mask, groups, meta, promises)
 
 
 @dataclass(frozen=True)
@@ -245,13 +246,17 @@ def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
     return None if steps is None else RULES[rule or "gauss-legendre"](int(steps))
 
 
-def _attribute(
+PATHS_BREAK = {"symmetry": "only the straight line treats all features alike"}
+
+
+def attribute(
     function: Function,
     pieces: Sequence[Piece],
     options: Options,
     mask: Tensors | None,
     groups: Tensors | None,
     meta: dict[str, str],
+    promises: tuple[Promise, ...] = (),
 ) -> Attribution:
     """Integrate, and dress the outcome."""
     if mask is not None and groups is not None:
@@ -275,12 +280,14 @@ def _attribute(
     shapes = [leaf.shape[1:] for leaf in function.inputs]
     leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
     _warn_if_zero(leaves, function, pieces)
-    certificate = Certificate(tuple(outcome.examples))
+    certificate = Certificate(tuple(outcome.examples), promises)
     if options.create_graph:  # the pass with the graph counts too
         spent = evaluator.gradients.tolist()
-        certificate = Certificate(tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate)))
-    _warn_if_missed(certificate)
-    meta |= {"integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
+        certificate = replace(
+            certificate, examples=tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate))
+        )
+    warn_if_missed(certificate)
+    meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     if groups is not None:
         labels = matched(groups, function.tree, what="groups")
@@ -359,7 +366,8 @@ def _stands_still(pieces: Sequence[Piece], function: Function, i: int) -> bool:
     )
 
 
-def _warn_if_missed(certificate: Certificate) -> None:
+def warn_if_missed(certificate: Certificate) -> None:
+    """Warn where a certificate says that its tolerance was not met."""
     missed = [i for i, example in enumerate(certificate) if not example.converged]
     if missed:
         warn(
@@ -370,7 +378,8 @@ def _warn_if_missed(certificate: Certificate) -> None:
 
 
 @cache
-def _version() -> str:
+def version_of() -> str:
+    """The installed version of this package."""
     try:
         return version("integrand")
     except PackageNotFoundError:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ._trees import Tree, flatten
-from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Status
+from ._trees import Tensors, Tree, flatten
+from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Promise, Status
 from .errors import FileError, MissingExtraError, OptionError
 
 FORMAT = 1
@@ -45,12 +45,17 @@ def _write(result: Attribution, path: Path) -> None:
     tree, leaves = flatten(result.values, what="values")
     header = {
         "format": FORMAT,
-        "structure": {"kind": tree.kind, "keys": list(tree.keys), "size": tree.size},
+        "structure": _shape(tree),
         "batched": result.batched,
         "meta": result.meta,
         "certificate": [dataclasses.asdict(example) | {"status": example.status.name} for example in result.certificate],
+        "promises": [dataclasses.asdict(promise) for promise in result.certificate.promises],
+        "extras": {name: _shape(flatten(extra, what=name)[0]) for name, extra in result.extras.items()},
     }
     tensors = {f"values.{i}": leaf.detach().cpu().contiguous() for i, leaf in enumerate(leaves)}
+    for name, extra in result.extras.items():
+        for i, leaf in enumerate(flatten(extra, what=name)[1]):
+            tensors[f"extras.{name}.{i}"] = leaf.detach().cpu().contiguous()
     save_file(tensors, str(path), metadata={_KEY: json.dumps(header)})
 
 
@@ -63,13 +68,22 @@ def load(path: Path) -> Attribution:
     try:
         with safe_open(str(path), framework="pt") as file:
             header = _header(path, file.metadata() or {})
-            shape = header["structure"]
-            tree = Tree(shape["kind"], tuple(shape["keys"]), shape["size"])
-            leaves = [file.get_tensor(f"values.{i}") for i in range(tree.size)]
             examples = tuple(_example(row) for row in header["certificate"])
-            return Attribution(tree.build(leaves), Certificate(examples), header["batched"], header["meta"])
+            promises = tuple(Promise(**row) for row in header.get("promises", []))
+            extras = {name: _tensors(file, f"extras.{name}", shape) for name, shape in header.get("extras", {}).items()}
+            values = _tensors(file, "values", header["structure"])
+            return Attribution(values, Certificate(examples, promises), header["batched"], header["meta"], extras)
     except (SafetensorError, KeyError, TypeError) as error:
         raise FileError(f"{path} is not an attribution: {error}. Expected a file written by Attribution.save.") from error
+
+
+def _shape(tree: Tree) -> dict[str, Any]:
+    return {"kind": tree.kind, "keys": list(tree.keys), "size": tree.size}
+
+
+def _tensors(file: Any, name: str, shape: dict[str, Any]) -> Tensors:
+    tree = Tree(shape["kind"], tuple(shape["keys"]), shape["size"])
+    return tree.build([file.get_tensor(f"{name}.{i}") for i in range(tree.size)])
 
 
 def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:

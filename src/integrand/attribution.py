@@ -29,6 +29,38 @@ class Status(enum.Enum):
     """The gradients are not precise enough for this tolerance."""
     JUMP = "not complete"
     """The score jumps: no integral of its gradient can sum to its change."""
+    EXACT = "exact"
+    """Nothing was integrated or sampled: the values are what the method defines, to rounding."""
+
+
+AXIOMS = ("completeness", "sensitivity-a", "sensitivity-b", "implementation-invariance", "linearity", "symmetry")
+"""The paper's axioms, by the names that :mod:`integrand.axioms` uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a method says about one axiom of the paper.
+
+    Attributes:
+        axiom: one of :data:`AXIOMS`.
+        kept: whether the method keeps it on every model.
+        why: the reason in a few words.
+    """
+
+    axiom: str
+    kept: bool
+    why: str = ""
+
+
+def promised(**broken: str) -> tuple[Promise, ...]:
+    """The promises of a method that keeps every axiom but those named, with the reason for each.
+
+    >>> [promise.axiom for promise in promised(sensitivity_a="saturation") if not promise.kept]
+    ['sensitivity-a']
+    """
+    reasons = {name.replace("_", "-"): why for name, why in broken.items()}
+    assert reasons.keys() <= set(AXIOMS), reasons
+    return tuple(Promise(axiom, axiom not in reasons, reasons.get(axiom, "")) for axiom in AXIOMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +106,8 @@ class ExampleCertificate:
         jump_at: where on the path (0 to 1) the score jumps, for ``Status.JUMP``.
         jump_size: by how much.
         curves: one certificate each for several baselines or pieces of a path.
+        knob: what to raise where the budget was spent.
+        note: what else the method has to say of this example.
     """
 
     score: float
@@ -92,16 +126,18 @@ class ExampleCertificate:
     jump_at: float | None = None
     jump_size: float | None = None
     curves: tuple[CurveCertificate, ...] = ()
+    knob: str = "raise max_evaluations, steps or memory"
+    note: str = ""
 
     @property
     def converged(self) -> bool:
-        """Whether the estimate is within the tolerance."""
-        return self.status is Status.CONVERGED
+        """Whether the estimate is within the tolerance, or there was nothing to estimate."""
+        return self.status in (Status.CONVERGED, Status.EXACT)
 
     @property
     def remedy(self) -> str:
         """What to do about the status, in words ('' when there is nothing to do)."""
-        if self.status is Status.CONVERGED:
+        if self.converged:
             return ""
         if self.status is Status.NOISE:
             return (
@@ -116,18 +152,23 @@ class ExampleCertificate:
             )
         if math.isnan(self.error):
             return "too few steps to estimate the error; use more steps, or steps=None to integrate to a tolerance"
-        wanted = "" if self.needed is None else f" (about {self.needed} gradient evaluations)"
+        wanted = "" if self.needed is None else f" (about {self.needed} evaluations)"
         return (
-            f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; raise max_evaluations, steps "
-            f"or memory{wanted}, or ask for a larger tol"
+            f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; {self.knob}{wanted}, or ask for "
+            "a larger tol"
         )
 
     def __str__(self) -> str:
+        exact = self.status is Status.EXACT
+        accuracy = "" if exact else f"error {percent(self.error)} (tol {percent(self.tol)})  "
+        spent = f"{self.gradients} gradients" if self.gradients else f"{self.forwards} forwards"
         line = (
             f"F(x) {number(self.score)}  F(x') {number(self.baseline_score)}  "
             f"sum misses {self.residual:+.1e} of |a| {number(self.magnitude, 3)}  "
-            f"error {percent(self.error)} (tol {percent(self.tol)})  {self.gradients} gradients  {self.status.value}"
+            f"{accuracy}{spent}  {self.status.value}"
         )
+        if self.note:
+            line += f"  {self.note}"
         if self.remedy:
             line += f": {self.remedy}"
         return line
@@ -138,9 +179,14 @@ class Certificate:
     """One :class:`ExampleCertificate` per example, with a summary over them.
 
     Index or iterate it; for a single example its attributes are at hand as ``certificate.only``.
+
+    Attributes:
+        examples: what is known of each example.
+        promises: which of the paper's axioms the method keeps on every model, and which it does not.
     """
 
     examples: tuple[ExampleCertificate, ...]
+    promises: tuple[Promise, ...] = ()
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -178,11 +224,20 @@ class Certificate:
         """Forward-only evaluations over all examples."""
         return sum(example.forwards for example in self.examples)
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The axioms that the method does not promise to keep."""
+        return tuple(promise.axiom for promise in self.promises if not promise.kept)
+
     def __str__(self) -> str:
         if len(self.examples) == 1:
-            return str(self.examples[0])
-        width = len(str(len(self.examples) - 1))
-        return "\n".join(f"[{i:>{width}}] {example}" for i, example in enumerate(self.examples))
+            lines = [str(self.examples[0])]
+        else:
+            width = len(str(len(self.examples) - 1))
+            lines = [f"[{i:>{width}}] {example}" for i, example in enumerate(self.examples)]
+        if self.broken:
+            lines.append(f"no promise of {', '.join(self.broken)}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -195,12 +250,15 @@ class Attribution:
         certificate: how far they can be trusted, example by example.
         batched: whether the first dimension of the values counts examples.
         meta: how the result was made (method, rule, versions), all strings.
+        extras: what else a method found, by name: ``standard_error`` in the structure of the values for sampled methods,
+            ``fit`` per example for surrogates.
     """
 
     values: Tensors
     certificate: Certificate
     batched: bool = True
     meta: dict[str, str] = field(default_factory=dict)
+    extras: dict[str, Tensors] = field(default_factory=dict)
 
     def sum(self, dim: int | Sequence[int] | None = None, *, groups: object = None) -> Tensors | Tensor:
         """Add attributions up; since they are complete, sums mean something.

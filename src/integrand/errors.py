@@ -12,7 +12,8 @@ The tree::
     │   ├── GradientError      no gradient from output to input
     │   ├── NonFiniteError     NaN or inf in a score or gradient, with its place
     │   ├── RandomnessError    two identical calls give different scores
-    │   └── RowsError          rows of a batch influence each other
+    │   ├── RowsError          rows of a batch influence each other
+    │   └── OperationError     a method has no rule for an operation of the model
     ├── MemoryLimitError   a single row does not fit                                            [MemoryError]
     ├── FileError          a file that is not a saved attribution                               [ValueError]
     └── MissingExtraError  an optional dependency is not installed                              [ImportError]
@@ -71,6 +72,10 @@ class RandomnessError(ModelError):
 
 class RowsError(ModelError):
     """The score of one row of a batch depends on other rows."""
+
+
+class OperationError(ModelError):
+    """A method has no rule for an operation of the model."""
 
 
 class MemoryLimitError(IntegrandError, MemoryError):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._api import Options, _version, _warn_if_missed, _warn_if_zero, integrated_gradients
+from .._api import Options, _warn_if_zero, integrated_gradients, version_of, warn_if_missed
 from .._trees import Leaves, flat, unflat
 from ..attribution import Attribution, Certificate, ExampleCertificate, Status
 from ..baselines import settle_baselines
@@ -69,8 +69,8 @@ def _mean_gradients(problem: Problem, how: How) -> Attribution:
     parts = unflat(values, [leaf.shape[1:] for leaf in function.inputs])
     leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(parts, function.inputs, strict=True))
     _warn_if_zero(leaves, function)
-    _warn_if_missed(certificate)
-    meta = {"method": "mean gradient", "integrand": _version(), "torch": torch.__version__, "rule": certificate[0].rule}
+    warn_if_missed(certificate)
+    meta = {"method": "mean gradient", "integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
     return Attribution(function.tree.build(leaves), certificate, True, meta)
 
 

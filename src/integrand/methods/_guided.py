@@ -1,0 +1,104 @@
+"""DeconvNet and guided back-propagation: the gradient with other rules at the rectifiers."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import torch
+from torch import Tensor
+
+from .._trees import Leaves
+from ..attribution import Attribution, Promise, promised
+from ..operations import Kind, Program, Step, kind_of, sweep, vjp
+from ..operations._kinds import ACTIVATIONS, rectifies
+from ..operations._program import Values
+from ..operations._sweep import Handed, no_rule
+from ._base import Found, Method, Problem
+from ._operated import by_operations
+
+_BREAKS = {
+    "completeness": "signals that are dropped at rectifiers are missing from the sum",
+    "sensitivity_a": "negative signals are dropped on the way back, and saturated units pass nothing",
+    "sensitivity_b": "two ways that cancel in the score need not cancel after signals are dropped",
+    "implementation_invariance": "z written as relu(z) - relu(-z) drops other signals",
+    "linearity": "the score's negative is not the negative: its signals are dropped",
+    "symmetry": "equal inputs may reach the score through units written differently",
+}
+
+
+@dataclass(frozen=True)
+class _Rectified(Method, abc.ABC):
+    """The gradient, with a rule of its own at rectifiers.
+
+    Attributes:
+        others: what to do at activations that are not rectifiers (GELU, sigmoid, ...), for which the rule is not
+            defined: ``error``, or ``gradient`` to hand back their gradient, which the certificate then says.
+    """
+
+    others: Literal["error", "gradient"] = "error"
+
+    promises: ClassVar[tuple[Promise, ...]] = promised(**_BREAKS)
+
+    def attribute(self, problem: Problem) -> Attribution:
+        """One pass forward and one back for each example."""
+        plain: set[str] = set()
+        values = by_operations(problem, lambda program, points, _: self._explain(program, points, plain), problem.starts[0])
+        note = f"plain gradient at {', '.join(sorted(plain))}" if plain else ""
+        return problem.dress(Found(values, self.promises, gradients=1, notes=(note,) * problem.examples))
+
+    def _explain(self, program: Program, points: Leaves, plain: set[str]) -> Leaves:
+        values = program.run(points)
+
+        def rule(step: Step, arrived: Any) -> Handed:
+            if rectifies(step):
+                return [(step.refs[0], self._at_rectifier(step, values, arrived))]
+            kind = kind_of(step, values)
+            if step.name in ACTIVATIONS or kind in (Kind.CUT, Kind.CHOICE, Kind.UNKNOWN):
+                if self.others == "error" or kind is Kind.UNKNOWN:
+                    raise no_rule(self.name, step, values, do=_DO)
+                plain.add(step.name)
+            return vjp(step, values, arrived)
+
+        _refuse_thresholds(self, program, values)
+        return sweep(program, torch.ones_like(program.scores(values)), rule, values)
+
+    @abc.abstractmethod
+    def _at_rectifier(self, step: Step, values: Values, arrived: Tensor) -> Tensor:
+        """What the argument of a rectifier gets."""
+
+
+_DO = (
+    "Expected rectifiers (relu), for which it is defined. Use integrated gradients, or others='gradient' to take the plain "
+    "gradient there."
+)
+
+
+def _refuse_thresholds(method: _Rectified, program: Program, values: Values) -> None:
+    """Comparisons are how rectifiers are written by hand; nothing arrives at them, so they are looked for."""
+    for step in program.steps:
+        if method.others == "error" and not step.picks and kind_of(step, values) is Kind.CUT and step.name != "detach":
+            raise no_rule(method.name, step, values, do=_DO)
+
+
+@final
+@dataclass(frozen=True)
+class GuidedBackprop(_Rectified):
+    """Guided back-propagation (Springenberg 2014): at rectifiers, what is negative is dropped, and so is what was off."""
+
+    name: ClassVar[str] = "guided back-propagation"
+
+    def _at_rectifier(self, step: Step, values: Values, arrived: Tensor) -> Tensor:
+        return dict(vjp(step, values, arrived.clamp(min=0)))[step.refs[0]]
+
+
+@final
+@dataclass(frozen=True)
+class Deconvnet(_Rectified):
+    """DeconvNet (Zeiler and Fergus 2014): rectifiers drop what is negative on the way back, whatever was on."""
+
+    name: ClassVar[str] = "deconvnet"
+
+    def _at_rectifier(self, step: Step, values: Values, arrived: Tensor) -> Tensor:
+        return arrived.clamp(min=0).sum_to_size(values[step.refs[0]].shape)
