@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..attribution import Attribution
 from ..errors import MissingExtraError
-from ._certificate import certificate_table
+from ._certificate import certificate_table, promises
 from ._report import page
 from ._scene import Options, Others, compose
 
@@ -95,4 +95,4 @@ def report(
         command: the command that makes the page again, to be shown in it.
     """
     scene = compose(result, Options(image, others, labels, features, title, share, heatmap, top, most))
-    return page(scene, result.meta, share=share, command=command)
+    return page(scene, result.meta, share=share, command=command, promised=promises(result.certificate))

@@ -11,6 +11,7 @@ MEANING = {
     Status.BUDGET: "The budget ended before the error estimate was within the tolerance.",
     Status.NOISE: "The gradients are not precise enough to tell more.",
     Status.JUMP: "The score jumps on the way, so the attributions cannot add up to its change.",
+    Status.EXACT: "Nothing was integrated or sampled: the values are what the method defines, to rounding.",
 }
 
 _ROWS_SHOWN = 100
@@ -29,23 +30,44 @@ def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
         ),
         ("Without signs", number(example.magnitude), "Their magnitudes added up; the difference is what cancels."),
         ("The sum misses", f"{example.residual:+.1e}", "Near zero is necessary for accuracy, but not sufficient."),
+        *_accuracy(example),
+        (
+            "Gradients evaluated",
+            str(example.gradients),
+            f"Each a forward and a backward pass. Forward passes besides: {example.forwards}.",
+        ),
+        ("Rule", example.rule, "How the values came about."),
+        ("Precision", example.precision, "What the model computed in."),
+    ]
+    if example.note:
+        rows.append(("Note", example.note, "What else the method has to say."))
+    if example.curves:
+        rows.append(("Curves", str(len(example.curves)), "Baselines, or pieces of the path, that were added up."))
+    return rows
+
+
+def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:
+    """The error and what was asked for; nothing where there was nothing to estimate."""
+    if example.status is Status.EXACT:
+        return []
+    return [
         (
             "Estimated error",
             percent(example.error),
             "Errors of all features added up, as a share of all attributions added up (both without signs).",
         ),
         ("Tolerance", percent(example.tol), "The error that was asked for."),
-        (
-            "Gradients evaluated",
-            str(example.gradients),
-            f"Each a forward and a backward pass. Forward passes besides: {example.forwards}.",
-        ),
-        ("Rule", example.rule, "Where on the path the gradients were taken, and with which weights."),
-        ("Precision", example.precision, "What the model computed in."),
     ]
-    if example.curves:
-        rows.append(("Curves", str(len(example.curves)), "Baselines, or pieces of the path, that were added up."))
-    return rows
+
+
+def promises(certificate: Certificate) -> str:
+    """Which of the paper's axioms the method promises, in a sentence; '' where nothing is said."""
+    if not certificate.promises:
+        return ""
+    kept = [promise.axiom for promise in certificate.promises if promise.kept]
+    broken = [f"{promise.axiom} ({promise.why})" for promise in certificate.promises if not promise.kept]
+    said = f"The method promises {', '.join(kept)}." if kept else "The method promises none of the paper's axioms."
+    return said + (f" It does not promise {', '.join(broken)}." if broken else "")
 
 
 def sentence(example: ExampleCertificate) -> str:
@@ -63,8 +85,11 @@ def caption(example: ExampleCertificate) -> str:
     return (
         f"F(x) − F(x′) = {number(change, 3)}, attributions add up to {number(change + example.residual, 3)}"
         f" (magnitudes: {number(example.magnitude, 3)})"
-        f"  ·  estimated error {percent(example.error)} (asked for {percent(example.tol)})"
-        f"  ·  {example.gradients} gradients  ·  {example.status.value}"
+        + ("" if example.status is Status.EXACT else f"  ·  estimated error {percent(example.error)}")
+        + ("" if example.status is Status.EXACT else f" (asked for {percent(example.tol)})")
+        + (f"  ·  {example.gradients} gradients" if example.gradients else f"  ·  {example.forwards} forwards")
+        + f"  ·  {example.status.value}"
+        + (f"  ·  {example.note}" if example.note else "")
     )
 
 
@@ -93,13 +118,15 @@ def certificate_table(certificate: Certificate) -> str:
             f'<td style="text-align:left;opacity:.7">{escape(meaning)}</td></tr>'
             for name, value, meaning in facts(example)
         )
-        return f"<div>{_sentence(example)}<table>{body}</table></div>"
+        said = f"<p>{escape(promises(certificate))}</p>" if certificate.broken else ""
+        return f"<div>{_sentence(example)}<table>{body}</table>{said}</div>"
     titles = ("", "F(x)", "F(x′)", "sum misses", "error", "tolerance", "gradients", "status")
     head = "".join(f'<th style="text-align:right;padding:0 .6em">{title}</th>' for title in titles)
     body = "".join(_line(i, example) for i, example in enumerate(certificate.examples[:_ROWS_SHOWN]))
     more = len(certificate) - _ROWS_SHOWN
     note = f"<p>… and {more} more examples.</p>" if more > 0 else ""
     advice = "".join(f"<p>{_sentence(example)}</p>" for example in _different(certificate))
+    advice += f"<p>{escape(promises(certificate))}</p>" if certificate.broken else ""
     return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}{advice}</div>"
 
 

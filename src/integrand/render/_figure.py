@@ -42,7 +42,7 @@ def draw(scene: Scene) -> Figure:
     if title:
         left_out = f"first {len(scene.examples)} of {len(scene.examples) + scene.left_out} examples" if scene.left_out else ""
         text = " - ".join(part for part in (scene.title, left_out) if part)
-        figure.text(0, 1 - 0.08 / height, _plain(text), size=14, weight="bold", color=INK, va="top")
+        figure.text(0, 1 - 0.08 / height, plain(text), size=14, weight="bold", color=INK, va="top")
     top = height - title
     for example, tall in zip(scene.examples, rows, strict=True):
         top -= HEAD
@@ -80,17 +80,18 @@ def _row(figure: Figure, example: Example, top: float, tall: float, width: float
         axes = figure.add_axes((left / width, (top - high) / height, wide / width, high / height))
         if i == 0:  # the photo, or where there is none the first attribution, carries the label
             score = f"score {example.certificate.score:.3g}"
-            _heading(axes, example.label, "; ".join(filter(None, (score, part.note, part.title))), wide)
+            heading(axes, example.label, "; ".join(filter(None, (score, part.note, part.title))), wide)
         else:
-            _heading(axes, part.title, part.note, wide)
+            heading(axes, part.title, part.note, wide)
         if isinstance(part, Bars):
-            _bars(axes, part, names=i == 0)
+            draw_bars(axes, part, names=i == 0)
         else:
-            left += _panel(axes, part)
+            left += draw_panel(axes, part)
         left += wide + GAP
 
 
-def _heading(axes: Axes, title: str, note: str, wide: float) -> None:
+def heading(axes: Axes, title: str, note: str, wide: float) -> None:
+    """A title and a note over axes that are so many inches wide; what does not fit is cut off."""
     up: dict[str, Any] = {
         "xycoords": "axes fraction",
         "textcoords": "offset points",
@@ -98,15 +99,16 @@ def _heading(axes: Axes, title: str, note: str, wide: float) -> None:
         "annotation_clip": False,
     }
     # About so many letters of these sizes fit into an inch.
-    axes.annotate(_plain(_short(title, int(11 * wide))), (0, 1), (0, 19), size=11, weight="bold", color=INK, **up)
-    axes.annotate(_plain(_short(note, int(16 * wide))), (0, 1), (0, 6), size=8.5, color=GREY, **up)
+    axes.annotate(plain(short(title, int(11 * wide))), (0, 1), (0, 19), size=11, weight="bold", color=INK, **up)
+    axes.annotate(plain(short(note, int(16 * wide))), (0, 1), (0, 6), size=8.5, color=GREY, **up)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text that matplotlib draws as it is."""
     return text.replace("$", r"\$")  # matplotlib reads dollars as mathematics
 
 
-def _panel(axes: Axes, panel: Panel) -> float:
+def draw_panel(axes: Axes, panel: Panel) -> float:
     """Draw one panel; returns the width that its colour bar takes."""
     # Smooth for photos; colours that mean a number, and pixels large enough to be seen, stay as they are.
     smooth = panel.limit is None and max(panel.pixels.shape) >= 112
@@ -128,12 +130,13 @@ def _panel(axes: Axes, panel: Panel) -> float:
     return BAR
 
 
-def _bars(axes: Axes, bars: Bars, *, names: bool) -> None:
+def draw_bars(axes: Axes, bars: Bars, *, names: bool, ends: tuple[float, float] | None = None) -> None:
+    """Draw bars; ``ends`` are the least and the largest value that fit, their own if not given."""
     values = np.nan_to_num(np.array(bars.values), nan=0.0, posinf=0.0, neginf=0.0)
     places = np.arange(len(values))
     axes.barh(places, values, height=0.68, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
-    reach = float(np.abs(values).max()) or 1.0
-    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    low, high = (min(float(values.min()), 0.0), max(float(values.max()), 0.0)) if ends is None else ends
+    reach = max(-low, high) or 1.0
     axes.set_xlim(low - 0.28 * reach * (low < 0), high + 0.28 * reach)
     axes.set_ylim(len(values) - 0.4, -0.6)
     for place, shown, value in zip(places, values, bars.values, strict=True):
@@ -141,7 +144,7 @@ def _bars(axes: Axes, bars: Bars, *, names: bool) -> None:
         side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
         axes.annotate(text, (shown, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(places, [_plain(_short(name)) for name in bars.names] if names else [""] * len(values))
+    axes.set_yticks(places, [plain(short(name)) for name in bars.names] if names else [""] * len(values))
     axes.set_xticks([])
     axes.tick_params(length=0, labelsize=8, labelcolor=INK)
     axes.spines[:].set_visible(False)
@@ -149,5 +152,6 @@ def _bars(axes: Axes, bars: Bars, *, names: bool) -> None:
         axes.set_xlabel(f"and {bars.hidden} more, adding up to {bars.rest:+.2g}", size=7.5, color=GREY, loc="left")
 
 
-def _short(name: str, most: int = 28) -> str:
+def short(name: str, most: int = 28) -> str:
+    """A text of so many letters at the most."""
     return name if len(name) <= most else name[: most - 1] + "…"

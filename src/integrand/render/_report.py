@@ -17,7 +17,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Even a mistake in the page could not load or send anything."""
 
 
-def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | None) -> str:
+def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | None, promised: str = "") -> str:
     """The whole page.
 
     Args:
@@ -25,6 +25,7 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
         meta: how the result was made.
         share: the share of the attribution mass beyond which pixels are clipped, for the explanation.
         command: what makes the page again.
+        promised: what the method promises, in a sentence.
     """
     several = len(scene.examples) + scene.left_out > 1
     count = f"{len(scene.examples)} of {len(scene.examples) + scene.left_out}" if scene.left_out else str(len(scene.examples))
@@ -32,19 +33,31 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
     sections = "".join(_example(example, several=several, titled=bool(scene.title)) for example in scene.examples)
     left_out = f"<p>{scene.left_out} more examples are not drawn.</p>" if scene.left_out else ""
     legend = _legend(share) if scene.examples[0].panels else ""
+    said = f'<p class="rest">{escape(promised)}</p>\n' if promised else ""
+    return document(heading, f"{sections}{left_out}{legend}{said}{origin(meta, command)}")
+
+
+def document(heading: str, body: str, *, style: str = "") -> str:
+    """A page that loads nothing and runs nothing.
+
+    Args:
+        heading: its title, to be escaped.
+        body: HTML under the title.
+        style: CSS beyond :data:`STYLE`.
+    """
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(heading)}</h1>\n{sections}{left_out}{legend}{_origin(meta, command)}\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(heading)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(heading)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
 def _example(example: Example, *, several: bool, titled: bool) -> str:
     certificate = example.certificate
     title = f"<h2>{escape(example.label)}</h2>\n" if several or titled else ""
-    drawn = _gallery(example) if example.panels else "".join(map(_bars, example.bars))
+    drawn = _gallery(example) if example.panels else "".join(map(bar_table, example.bars))
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td><td>{escape(meaning)}</td></tr>\n"
         for name, value, meaning in facts(certificate)
@@ -74,13 +87,19 @@ def _gallery(example: Example) -> str:
 
 
 def _panel(panel: Panel, example: Example) -> str:
-    title = panel.title or example.label
-    note = panel.note if panel.title else "; ".join(filter(None, (f"score {example.certificate.score:.3g}", panel.note)))
+    if panel.title:
+        return framed(panel, panel.title, panel.note)
+    return framed(panel, example.label, "; ".join(filter(None, (f"score {example.certificate.score:.3g}", panel.note))))
+
+
+def framed(panel: Panel, title: str, *notes: str) -> str:
+    """A panel with a title and notes under it, all escaped."""
     sharp = ' class="sharp"' if max(panel.pixels.shape) < 112 else ""
     height, width, _ = panel.pixels.shape
+    lines = "".join(f'<span class="note">{escape(note)}</span>' for note in notes)
     return (
         f'<figure><img{sharp} width="{width}" height="{height}" alt="{escape(title)}" src="{data_url(panel.pixels)}">'
-        f'<figcaption><b>{escape(title)}</b><span class="note">{escape(note)}</span>{_scale(panel.limit)}</figcaption></figure>'
+        f"<figcaption><b>{escape(title)}</b>{lines}{_scale(panel.limit)}</figcaption></figure>"
     )
 
 
@@ -93,9 +112,10 @@ def _scale(limit: float | None) -> str:
     )
 
 
-def _bars(bars: Bars) -> str:
+def bar_table(bars: Bars, *, reach: float | None = None) -> str:
+    """Bars with their title; ``reach`` is the value of the longest bar there is room for, their own if not given."""
     finite = [abs(value) for value in bars.values if math.isfinite(value)]
-    reach = max(finite, default=0.0) or 1.0
+    reach = reach or max(finite, default=0.0) or 1.0
     rows = "".join(_bar(name, value, reach) for name, value in zip(bars.names, bars.values, strict=True))
     rest = f'<p class="rest">and {bars.hidden} more, adding up to {bars.rest:+.2g}</p>' if bars.hidden else ""
     note = f" <span>{escape(bars.note)}</span>" if bars.note else ""
@@ -118,7 +138,8 @@ def _legend(share: float) -> str:
     )
 
 
-def _origin(meta: Mapping[str, str], command: str | None) -> str:
+def origin(meta: Mapping[str, str], command: str | None) -> str:
+    """How something was made, as a section of the page."""
     rows = "".join(f"<tr><th>{escape(str(key))}</th><td>{escape(str(value))}</td></tr>\n" for key, value in meta.items())
     table = f'<table class="origin"><tbody>\n{rows}</tbody></table>\n' if rows else ""
     again = f"<p>Made with</p>\n<pre><code>{escape(command)}</code></pre>\n" if command else ""

@@ -100,7 +100,7 @@ class Scene:
 
 def compose(result: Attribution, options: Options) -> Scene:
     """Decide what is drawn of a result."""
-    leaves, arrays = _arrays(result.values, result.batched)
+    leaves, arrays = arrays_of(result.values, result.batched)
     count = len(result.certificate)
     if any(len(array) != count for array in arrays):
         raise InputError(
@@ -108,17 +108,17 @@ def compose(result: Attribution, options: Options) -> Scene:
         )
     sources = {result.meta.get("method", "attribution"): arrays}
     sources |= {name: _other(name, value, result, arrays) for name, value in (options.others or {}).items()}
-    labels = _labels(options.labels, [example.target for example in result.certificate])
+    labels = labels_of(options.labels, [example.target for example in result.certificate])
     shown = range(min(count, options.most))
     panels: list[tuple[Panel, ...]] = [()] * len(shown)
     bars: list[tuple[Bars, ...]] = [()] * len(shown)
     if _is_image(arrays, options):
-        photos = [None] * count if options.image is None else _photos(options.image, count)
+        photos = [None] * count if options.image is None else photos_of(options.image, count)
         panels = [_panels(sources, i, photos[i], options) for i in shown]
     elif options.image is not None:
         raise InputError(f"got image= for values of shape {arrays[0].shape}; expected (examples, channels, height, width)")
     else:
-        names = _Names(leaves, tuple(array.shape[1:] for array in arrays), options.features)
+        names = Names(leaves, tuple(array.shape[1:] for array in arrays), options.features)
         bars = [_bars(sources, i, names, options.top) for i in shown]
     examples = tuple(Example(labels[i], result.certificate[i], panels[i], bars[i]) for i in shown)
     return Scene(options.title or "", examples, count - len(examples))
@@ -133,7 +133,7 @@ def _array(value: Any) -> Array:
     return np.asarray(value)
 
 
-def _arrays(values: object, batched: bool) -> tuple[tuple[str, ...], list[Array]]:
+def arrays_of(values: object, batched: bool) -> tuple[tuple[str, ...], list[Array]]:
     """The leaves with their names, each with a leading dimension that counts examples."""
     tree, leaves = flatten(values, what="values")
     names = tree.keys or (("",) if tree.kind == "tensor" else tuple(f"input {i}" for i in range(tree.size)))
@@ -142,11 +142,11 @@ def _arrays(values: object, batched: bool) -> tuple[tuple[str, ...], list[Array]
 
 def _other(name: str, value: object, result: Attribution, like: list[Array]) -> list[Array]:
     if isinstance(value, Attribution):
-        arrays = _arrays(value.values, value.batched)[1]
+        arrays = arrays_of(value.values, value.batched)[1]
     elif isinstance(value, np.ndarray):
         arrays = [value if result.batched else value[None]]
     else:
-        arrays = _arrays(value, result.batched)[1]
+        arrays = arrays_of(value, result.batched)[1]
     # A map on another grid than the result's, as from a layer, still fits on the photo.
     if [(a.ndim, len(a)) for a in arrays] != [(a.ndim, len(a)) for a in like]:
         raise InputError(
@@ -156,7 +156,8 @@ def _other(name: str, value: object, result: Attribution, like: list[Array]) -> 
     return arrays
 
 
-def _labels(given: str | Sequence[str] | None, targets: Sequence[str]) -> Sequence[str]:
+def labels_of(given: str | Sequence[str] | None, targets: Sequence[str]) -> Sequence[str]:
+    """One label per example: those given, else the targets in words."""
     if given is None:
         return targets
     labels = [given] if isinstance(given, str) else [str(label) for label in given]
@@ -193,7 +194,8 @@ def _heat(title: str, row: Array, share: float, hint: str = "") -> Panel:
     return Panel(title, remark(values) or hint, heat(values, limit), limit)
 
 
-def _photos(image: Any, count: int) -> list[Array]:
+def photos_of(image: Any, count: int) -> list[Array]:
+    """One photo per example."""
     several = isinstance(image, (list, tuple))
     photos = [_array(photo) for photo in image] if several else [_array(image)]
     if not several and photos[0].ndim == 4:
@@ -204,7 +206,7 @@ def _photos(image: Any, count: int) -> list[Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class Names:
     """Names of features: given, or made from their place. Given for the first dimension only, the rest is summed."""
 
     leaves: tuple[str, ...]
@@ -238,7 +240,7 @@ class _Names:
         return f"{leaf or 'feature'} {index[0] if len(index) == 1 else index}"
 
 
-def _bars(sources: dict[str, list[Array]], i: int, names: _Names, top: int) -> tuple[Bars, ...]:
+def _bars(sources: dict[str, list[Array]], i: int, names: Names, top: int) -> tuple[Bars, ...]:
     rows = {name: names.row(arrays, i) for name, arrays in sources.items()}
     main = next(iter(rows.values()))
     # Strongest first, what is not finite last.

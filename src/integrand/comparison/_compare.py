@@ -1,0 +1,170 @@
+"""Running several methods on one question."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor
+
+from .._api import version_of
+from .._trees import Tensors, flatten
+from ..attribution import Attribution
+from ..baselines import Baseline
+from ..errors import InputError, ModelError, OptionError
+from ..execute._progress import ProgressOption
+from ..functions import Score, Target
+from ..methods import LRP, Deconvnet, DeepLift, Gradient, GradientTimesInput, GuidedBackprop, IntegratedGradients, Method
+from ._comparison import Comparison
+from ._settle import Settings, settled
+
+DEFAULTS: tuple[Method, ...] = (
+    IntegratedGradients(),
+    GradientTimesInput(),
+    Gradient(),
+    DeepLift(),
+    LRP(composite="epsilon-plus"),
+    GuidedBackprop(),
+    Deconvnet(),
+)
+"""What is compared where the user names nothing: what takes seconds on an image network."""
+
+
+def compare(
+    model: Callable[..., Any],
+    x: Tensors,
+    baseline: Baseline = None,
+    *,
+    methods: Sequence[Method] | Mapping[str, Method] | None = None,
+    target: Target = None,
+    score: Score = "logit",
+    groups: Tensors | None = None,
+    progress: ProgressOption = None,
+    **settings: Unpack[Settings],
+) -> Comparison:
+    """Explain one score with several methods, and set them side by side.
+
+    A method that fails, because it has no rule for an operation of the model or for any other reason, is listed with its
+    message and the others go on. What is wrong with the question itself (the input, the target, a model in train mode) is
+    raised at once.
+
+    >>> from integrand.methods import Gradient, IntegratedGradients
+    >>> def f(x):
+    ...     return 1 - torch.relu(1 - x[:, 0]) + 0.5 * x[:, 1]
+    >>> both = compare(f, torch.tensor([[2.0, 2.0]]), methods=[IntegratedGradients(), Gradient()])
+    >>> both.gaps["gradient"].tolist()  # slopes 0 and 0.5 against a change of 2
+    [-1.5]
+
+    Args:
+        model: an ``nn.Module`` in eval mode, or any callable of tensors.
+        x: the input.
+        baseline: what it is compared with; zero if not given. A function that draws baselines is called once, so that all
+            methods get the same ones.
+        methods: what to compare: values of :mod:`integrand.methods`, or a mapping from names of your own to them. By
+            default the cheap ones of :data:`DEFAULTS`.
+        target: the output to explain; None means the only output, else the top class of x.
+        score: logit, probability or log-probability.
+        groups: integer labels in the structure of one example; attributions, correlations and pictures are then of groups.
+        progress: a bar or a callback, told about each method in turn.
+        **settings: how the model is called; see :class:`Settings`.
+
+    Raises:
+        ModelError: no method could explain the model; the message holds what each of them said.
+    """
+    chosen = _named(methods)
+    baseline = _drawn(baseline, settings.get("draws", 20))
+    with settled(model, x, baseline, target=target, score=score, groups=groups, **settings) as problem:
+        words = problem.function.scorer.words  # and the model has been run once, so that the first method is not the cold one
+    found: dict[str, Attribution] = {}
+    failures: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    for name, method in chosen.items():
+        begun = _now(x)
+        try:
+            result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
+            _check_shape(result, found)
+        except Warning:  # the user turned warnings into errors, and means it
+            raise
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {error}"
+            continue
+        seconds[name] = _now(x) - begun
+        found[name] = result
+    if not found:
+        said = "\n".join(f"  {name}: {message}" for name, message in failures.items())
+        raise ModelError(f"none of {len(failures)} method(s) could explain the model; expected at least one to.\n{said}")
+    meta = {"integrand": version_of(), "torch": torch.__version__, "score": score, "explained": words[0]}
+    settings_of = {name: repr(method) for name, method in chosen.items()}
+    return Comparison(found, failures, seconds, settings_of, meta)
+
+
+def _named(methods: object) -> dict[str, Method]:
+    """The methods by name, each name once."""
+    if methods is None:
+        methods = DEFAULTS
+    if not isinstance(methods, (Mapping, list, tuple)) or not methods:
+        raise OptionError(
+            f"got methods={methods!r}; expected at least one of integrand.methods, in a list or in a mapping from names."
+        )
+    values = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
+    for value in values:
+        if not isinstance(value, Method):
+            hint = f"; write {value.__name__}() for its defaults" if isinstance(value, type) else ""
+            raise OptionError(f"got {value!r} among the methods; expected values of integrand.methods{hint}.")
+    names = [str(name) for name in methods] if isinstance(methods, Mapping) else _distinct(values)
+    return dict(zip(names, values, strict=True))
+
+
+def _distinct(methods: Sequence[Method]) -> list[str]:
+    """Their own names; where two share one, with the settings that are not the default, and numbers if need be.
+
+    >>> from integrand.methods import Gradient, IntegratedGradients
+    >>> _distinct([IntegratedGradients(), IntegratedGradients(tol=0.1), Gradient(), Gradient()])
+    ['integrated gradients', 'integrated gradients (tol=0.1)', 'gradient', 'gradient #2']
+    """
+    shared = Counter(method.name for method in methods)
+    names: list[str] = []
+    for method in methods:
+        own = _settings(method) if shared[method.name] > 1 else ""
+        name = f"{method.name} ({own})" if own else method.name
+        copies = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{copies + 1}" if copies else name)
+    return names
+
+
+def _settings(method: Any) -> str:
+    """What differs from the defaults of its class."""
+    parts = []
+    for field in dataclasses.fields(method) if dataclasses.is_dataclass(method) else ():
+        value = getattr(method, field.name)
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if value is not default and repr(value) != repr(default):  # not ==, which for tensors is not one truth
+            parts.append(f"{field.name}={value.name if isinstance(value, Method) else repr(value)}")
+    return ", ".join(parts)
+
+
+def _drawn(baseline: Baseline, draws: int) -> Baseline:
+    """A function that draws baselines replaced by what it drew, the same for every method."""
+    if not callable(baseline) or isinstance(baseline, Tensor):
+        return baseline
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+        return [baseline() for _ in range(draws)]
+
+
+def _check_shape(result: Attribution, found: Mapping[str, Attribution]) -> None:
+    """Maps of different features cannot be set side by side."""
+    for name, other in found.items():
+        shapes = [[tuple(leaf.shape) for leaf in flatten(one.values, what="values")[1]] for one in (result, other)]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"its values have shapes {shapes[0]}; expected {shapes[1]}, as those of {name!r}.")
+
+
+def _now(x: Tensors) -> float:
+    """The clock, once the device has done what it was told."""
+    if any(leaf.is_cuda for leaf in flatten(x, what="x")[1]):
+        torch.cuda.synchronize()
+    return time.perf_counter()
