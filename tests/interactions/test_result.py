@@ -1,0 +1,125 @@
+"""What the result says of itself, and its picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from integrand import Status
+from integrand.errors import MissingExtraError, OptionError
+from integrand.interactions import InteractionCertificate, Interactions, Pair, integrated_hessians
+
+
+def product(x):
+    return x[:, 0] * x[:, 1] - 3 * x[:, 1] * x[:, 2] + x[:, 3] ** 2
+
+
+@pytest.fixture(scope="module")
+def result() -> Interactions:
+    return integrated_hessians(product, torch.tensor([[2.0, 3.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]))
+
+
+def test_pairs(result):
+    assert result.pairs(2) == [Pair(1, 2, -2.25), Pair(0, 1, 1.5)]
+    assert result.pairs(10) == result.pairs(2)  # entries of exactly zero are no interactions
+    assert [pair.value for pair in result.pairs(example=1)] == pytest.approx([-0.75, 0.25])
+    rows = integrated_hessians(product, torch.tensor([[2.0, 3.0, 1.0, 1.0]]), features=[2, 1])
+    assert rows.pairs() == [Pair(2, 1, -2.25), Pair(1, 0, 1.5)]
+    groups = integrated_hessians(product, torch.tensor([[2.0, 3.0, 1.0, 1.0]]), groups=torch.tensor([1, 0, 1, -1]))
+    assert groups.pairs() == [Pair(0, 1, -0.75)]
+    for options in ({"k": 0}, {"k": 1.5}, {"example": 2}, {"example": -1}):
+        with pytest.raises(OptionError, match="expected"):
+            result.pairs(**options)
+
+
+def test_numpy(result):
+    assert isinstance(result.numpy(), np.ndarray)
+    assert result.numpy().shape == (2, 4, 4)
+    named = integrated_hessians(lambda a, b: a.prod(1) * b, {"a": torch.ones(1, 2), "b": torch.ones(1)})
+    assert {name: array.shape for name, array in named.numpy().items()} == {"a": (1, 3, 2), "b": (1, 3)}
+
+
+def test_what_it_says(result):
+    first, second = str(result).splitlines()
+    assert first.startswith("[0] F(x) -2  F(x') 0  rows miss ")
+    assert "of |G| 13  error" in first
+    assert first.endswith("17 gradients, 60 products  converged")
+    assert second.startswith("[1] ")
+    assert result.converged
+    assert result.error == max(one.error for one in result.certificate) < 1e-5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.values = None
+    alone = integrated_hessians(product, torch.ones(1, 4))
+    assert str(alone).startswith("F(x) ")
+
+
+def certificate(**changes) -> InteractionCertificate:
+    base = {"score": 1.0, "baseline_score": 0.0, "model_score": 1.0, "row_gap": 0.1, "asymmetry": 0.0, "magnitude": 2.0}
+    base |= {"error": 0.05, "tol": 0.01, "gradients": 17, "products": 30, "forwards": 3, "status": Status.BUDGET}
+    base |= {"rule": "Gauss-Kronrod", "precision": "float32", "target": "the output (logit)"}
+    return InteractionCertificate(**(base | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"status": Status.CONVERGED}, ""),
+        ({}, "raise max_evaluations"),
+        ({"rule": "kinks", "kinks": 9}, "9 kinks of a piecewise linear score were found"),
+        ({"status": Status.NOISE}, "use a model and input in float64 or a tolerance above 5%"),
+        ({"status": Status.JUMP}, "pass smooth=, such as 100"),
+        ({"status": Status.JUMP, "smooth": 5.0}, "what smooth= does not replace"),
+    ],
+)
+def test_every_status_has_a_remedy(changes, words):
+    one = certificate(**changes)
+    assert words in one.remedy
+    assert bool(one.remedy) is not one.converged
+    assert one.remedy in str(one)
+
+
+def test_a_wrong_second_derivative_shows_as_asymmetry():
+    class Lopsided(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x[:, 0] * x[:, 1]
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            return gradient[:, None] * torch.stack([x[:, 1], x[:, 0].detach()], 1)
+
+    with pytest.warns(UserWarning, match="not complete"):
+        found = integrated_hessians(Lopsided.apply, torch.tensor([[1.0, 2.0]]))
+    assert found.certificate[0].asymmetry > 0.1
+
+
+def test_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
+    found = integrated_hessians(net, torch.randn(2, 6))
+    figure = found.show(example=1, names=["age", "height", "weight", "$", "a name that is far too long", "f"], title="A title")
+    figure.savefig(tmp_path / "matrix.png")
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[0] == "A title"
+    assert "converged" in texts[2]
+    assert len(figure.axes[0].texts) == 36
+    assert figure.axes[0].get_yticklabels()[0].get_text() == "age"
+    assert integrated_hessians(lambda x: x.sum(1), torch.ones(1, 30), tol=0.1).show().axes[0].texts.__len__() == 0
+    with pytest.raises(OptionError, match="2 names for 6 rows"):
+        found.show(names=["a", "b"])
+
+
+def test_without_matplotlib(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in [name for name in sys.modules if name.startswith(("matplotlib.", "integrand.interactions._figure"))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"integrand\[pictures\]"):
+        result.show()
