@@ -179,7 +179,7 @@ def test_a_spent_budget_says_what_it_reached_and_what_it_needs(seed: int) -> Non
     assert short.gradients <= 50
     assert short.needed is not None
     assert short.needed > 50
-    assert f"about {short.needed} gradient evaluations" in short.remedy
+    assert f"about {short.needed} evaluations" in short.remedy
     # The truth is itself good to 1e-4, and the best that was reached is not claimed to be better than it is.
     assert short.error > 1e-3
     assert error(poor.values) <= short.error + 1e-4

@@ -11,11 +11,11 @@ from torch import Tensor
 from .._trees import Leaves
 from ..attribution import Attribution, Promise, promised
 from ..errors import NonFiniteError, OptionError
-from ..operations import Kind, Program, Step, kind_of, sweep, vjp
-from ..operations._kinds import PIECEWISE_LINEAR, smallest
+from ..operations import Kind, Program, Step, fused, kind_of, sweep, vjp
+from ..operations._kinds import smallest
 from ..operations._program import Values
 from ..operations._sweep import Handed, no_rule
-from ._base import Found, Method, Problem, from_each
+from ._base import Found, Method, Problem
 from ._operated import by_operations
 from ._reveal import Both, RevealCancel, slots
 
@@ -32,8 +32,8 @@ class DeepLift(Method):
     """DeepLift (Shrikumar 2017): every nonlinearity is replaced by its slope between baseline and input.
 
     A pointwise function hands back (f(a) - f(a')) / (a - a'); a product of two values that both depend on the input (an
-    attention, a gate) the mean of the other factor's two values, which is exact; softmax is taken apart into exponential,
-    sum and quotient; a maximum gives its change to the winner. So it is complete on all of these.
+    attention, a gate) the mean of the other factor's two values, which is exact; softmax is exp(z - log sum exp z), taken
+    apart; a maximum gives its change to the winner. So it is complete on all of these.
 
     Attributes:
         rule: ``rescale``, or ``reveal-cancel``, which treats the positive and the negative contributions to a
@@ -50,17 +50,20 @@ class DeepLift(Method):
 
     def attribute(self, problem: Problem) -> Attribution:
         """One pass forward at the input and at each baseline, and one back."""
-        values = from_each(problem, lambda start: by_operations(problem, self._explain, start))
+        values = by_operations(problem, self._explain, problem.starts)
         count = len(problem.starts)
         return problem.dress(Found(values, self.promises, rule=self.rule, gradients=count, forwards=count))
 
     def _explain(self, program: Program, points: Leaves, start: Leaves) -> Leaves:
+        if self.rule == "reveal-cancel":
+            program = fused(program)
         here, there = program.run(points), program.run(start)
         if not torch.isfinite(program.scores(there)).all():
             raise NonFiniteError(
                 f"the score is {program.scores(there).tolist()} at the baseline; expected finite numbers. Choose a baseline "
                 "within the model's domain."
             )
+        _refuse_jumps(program, here, there)
         reveal = RevealCancel(program, here, there) if self.rule == "reveal-cancel" else None
 
         def rule(step: Step, arrived: Any) -> Handed:
@@ -82,7 +85,9 @@ class DeepLift(Method):
 
 def rescale(step: Step, here: Values, there: Values, arrived: Any, kind: Kind) -> Handed:
     """What each argument of a step gets by the rescale rule, with its extensions to other operations."""
-    if kind in (Kind.MOVE, Kind.LINEAR):
+    if step.name == "detach":
+        return [(step.refs[0], arrived)]  # keeps gradients from passing, not changes
+    if kind in (Kind.MOVE, Kind.LINEAR, Kind.CHOICE):  # a choice that is the same at both ends
         return vjp(step, here, arrived)
     if kind is Kind.POINTWISE:
         index = step.refs[0]
@@ -92,31 +97,48 @@ def rescale(step: Step, here: Values, there: Values, arrived: Any, kind: Kind) -
         return _product(step, here, there, arrived)
     if kind is Kind.MAX:
         return _maximum(step, here, there, arrived)
-    if kind is Kind.SOFTMAX and step.name != "logsumexp":
-        return [(step.refs[0], _softmax(step, here, there, arrived))]
-    if kind is Kind.CUT and step.name == "detach":
-        return []
-    raise no_rule("deeplift", step, here, do="Expected sums, products, maxima, softmax and pointwise functions. Use " + _ELSE)
+    if kind is Kind.SOFTMAX:
+        return [(step.refs[0], softmax_slopes(step, here, there, arrived))]
+    raise no_rule("deeplift", step, here, do=_DO)
 
 
-_ELSE = "integrated gradients, which need no rules, or write the operation in terms of those."
+_DO = (
+    "Expected sums, products, maxima, softmax and pointwise functions. Use integrated gradients, which need no rules, or "
+    "write the operation in terms of those."
+)
+
+
+def _refuse_jumps(program: Program, here: Values, there: Values) -> None:
+    """Comparisons, indices and integers hand nothing back, so what is used of them must be the same at both ends."""
+    made_by = {step.out: step for step in program.steps}
+    for step in program.steps:
+        if step.picks or kind_of(step, here) is Kind.CUT:
+            continue
+        for i in step.refs:
+            jumps = isinstance(here[i], Tensor) and not (here[i].dtype.is_floating_point or here[i].is_complex())
+            if jumps and not torch.equal(here[i], there[i]):
+                maker = made_by[i]
+                maker = made_by[maker.args[0].index] if maker.picks else maker
+                named = step if kind_of(step, here) is Kind.CHOICE else maker
+                raise no_rule("deeplift", named, here, do=f"What {maker.name!r} gives jumps between baseline and x. {_DO}")
 
 
 def secant(step: Step, here: Values, there: Values) -> Tensor:
     """The slope of a pointwise step between two values, in the shape of its output; the derivative where they are equal."""
     index = step.refs[0]
-    a, b = here[index], there[index]
-    change = a - b
-    size = torch.maximum(a.abs(), b.abs())
-    # Near each other, smooth functions are better told by their derivative than by a difference of rounded values.
-    limit = torch.finfo(a.dtype).eps ** (1.0 if step.name in PIECEWISE_LINEAR else 0.5)
-    close = change.abs() <= limit * size
-    middle = torch.where(close, (a + b) / 2, a)
-    out = here[step.out]
-    (_, slope), *_ = vjp(step, {index: middle.expand(out.shape)}, torch.ones_like(out)) or [(index, torch.zeros_like(out))]
-    apart = (out - there[step.out]) / torch.where(close, torch.ones_like(change), change)
-    found = torch.where(close, slope.expand(out.shape), apart)
-    return torch.where(torch.isfinite(change).expand(out.shape), found, 0)  # masked scores: -inf in both
+    a, b, out, was = here[index], there[index], here[step.out], there[step.out]
+    change, rise = a - b, out - was
+    eps = torch.finfo(out.dtype).eps
+    near = change.abs() <= eps**0.5 * torch.maximum(a.abs(), b.abs())
+    middle = torch.where(near, (a + b) / 2, a)
+    found = vjp(step, {index: middle.expand(out.shape)}, torch.ones_like(out))
+    slope = found[0][1] if found else torch.zeros_like(out)
+    # Near each other, the derivative has more digits than a difference of rounded values: unless there is a kink between.
+    agrees = (slope * change - rise).abs() <= 16 * eps * torch.maximum(out.abs(), was.abs())
+    derived = (change == 0) | (near & agrees)
+    slopes = torch.where(derived, slope, rise / torch.where(change == 0, 1, change))
+    # Not finite: masked scores, -inf at both ends; sqrt at 0.
+    return torch.where(change.isfinite() & slopes.isfinite(), slopes, 0)
 
 
 def _product(step: Step, here: Values, there: Values, arrived: Tensor) -> Handed:
@@ -150,23 +172,29 @@ def _maximum(step: Step, here: Values, there: Values, arrived: Any) -> Handed:
     return handed
 
 
-def _softmax(step: Step, here: Values, there: Values, arrived: Tensor) -> Tensor:
-    """Softmax as e / s with e = exp(z) and s their sum; its logarithm as z - log s."""
-    index, dim = step.refs[0], step.args[1]
+def softmax_slopes(step: Step, here: Values, there: Values, arrived: Tensor) -> Tensor:
+    """What log sum exp z, log softmax z = z - log sum exp z, and softmax z = exp(log softmax z) hand back to z.
+
+    The change of log sum exp is a weighted mean of changes: with L the logarithmic mean of two numbers, (u - v) / log(u / v),
+    it is the sum over j of (z_j - z'_j) L(e_j, e'_j) / L(s, s'), where e = exp(z) and s is their sum.
+    """
+    index = step.refs[0]
+    dim: Any = step.args[1]
     a, b = here[index], there[index]
-    top = torch.maximum(a, b).amax(dim, keepdim=True)  # the same shift at both ends changes nothing
-    ea, eb = (a - top).exp(), (b - top).exp()
-    sa, sb = ea.sum(dim, keepdim=True), eb.sum(dim, keepdim=True)
-    if "log" in step.name:
-        to_sum = -arrived.sum(dim, keepdim=True) * _ratio(sa.log() - sb.log(), sa - sb, 1 / sa)
-        return arrived + to_sum * _ratio(ea - eb, a - b, ea)
-    to_sum = -(arrived * (ea + eb) / 2).sum(dim, keepdim=True) / (sa * sb)
-    out: Tensor = (arrived * (1 / sa + 1 / sb) / 2 + to_sum) * _ratio(ea - eb, a - b, ea)
-    return out
+    if step.name == "logsumexp" and not (len(step.args) > 2 and step.args[2]):
+        for d in sorted(d % a.ndim for d in ([dim] if isinstance(dim, int) else dim)):
+            arrived = arrived.unsqueeze(d)
+    sa, sb = a.logsumexp(dim, keepdim=True), b.logsumexp(dim, keepdim=True)
+    weights = (_log_mean(a, b) - _log_mean(sa, sb)).exp().nan_to_num(0)  # masked: -inf at both ends
+    if step.name == "logsumexp":
+        return arrived * weights
+    if "log" not in step.name:
+        arrived = arrived * _log_mean(a - sa, b - sb).exp().nan_to_num(0)
+    out = arrived - weights * arrived.sum(dim, keepdim=True)
+    return torch.where(a.isfinite() | b.isfinite(), out, 0).to(a.dtype)
 
 
-def _ratio(change: Tensor, over: Tensor, derivative: Tensor) -> Tensor:
-    """A difference quotient; the derivative where both are (nearly) the same, 0 where both are -inf."""
-    close = over.abs() <= torch.finfo(over.dtype).eps ** 0.5
-    found: Tensor = torch.where(close, derivative, change / torch.where(close, torch.ones_like(over), over))
-    return torch.where(torch.isfinite(over), found, torch.zeros_like(found))
+def _log_mean(u: Tensor, v: Tensor) -> Tensor:
+    """The logarithm of the logarithmic mean of exp(u) and exp(v)."""
+    apart = (u - v).abs()
+    return torch.maximum(u, v) + torch.where(apart == 0, 0, (-torch.expm1(-apart) / apart).log())

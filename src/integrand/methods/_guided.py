@@ -11,8 +11,9 @@ from torch import Tensor
 
 from .._trees import Leaves
 from ..attribution import Attribution, Promise, promised
+from ..errors import OptionError
 from ..operations import Kind, Program, Step, kind_of, sweep, vjp
-from ..operations._kinds import ACTIVATIONS, rectifies
+from ..operations._kinds import ARITHMETIC, rectifies
 from ..operations._program import Values
 from ..operations._sweep import Handed, no_rule
 from ._base import Found, Method, Problem
@@ -34,17 +35,26 @@ class _Rectified(Method, abc.ABC):
 
     Attributes:
         others: what to do at activations that are not rectifiers (GELU, sigmoid, ...), for which the rule is not
-            defined: ``error``, or ``gradient`` to hand back their gradient, which the certificate then says.
+            defined: ``error``, or ``gradient`` to hand back their gradient, which the certificate then says. (At softmax
+            it always is the gradient, and said.)
     """
 
     others: Literal["error", "gradient"] = "error"
 
     promises: ClassVar[tuple[Promise, ...]] = promised(**_BREAKS)
 
+    def __post_init__(self) -> None:
+        if self.others not in ("error", "gradient"):
+            raise OptionError(f"got others={self.others!r}; expected 'error' or 'gradient'.")
+
     def attribute(self, problem: Problem) -> Attribution:
         """One pass forward and one back for each example."""
         plain: set[str] = set()
-        values = by_operations(problem, lambda program, points, _: self._explain(program, points, plain), problem.starts[0])
+
+        def explain(program: Program, points: Leaves, _: Leaves) -> Leaves:
+            return self._explain(program, points, plain)
+
+        values = by_operations(problem, explain, problem.starts[:1])
         note = f"plain gradient at {', '.join(sorted(plain))}" if plain else ""
         return problem.dress(Found(values, self.promises, gradients=1, notes=(note,) * problem.examples))
 
@@ -54,10 +64,14 @@ class _Rectified(Method, abc.ABC):
         def rule(step: Step, arrived: Any) -> Handed:
             if rectifies(step):
                 return [(step.refs[0], self._at_rectifier(step, values, arrived))]
+            if step.name == "detach":
+                return []
             kind = kind_of(step, values)
-            if step.name in ACTIVATIONS or kind in (Kind.CUT, Kind.CHOICE, Kind.UNKNOWN):
-                if self.others == "error" or kind is Kind.UNKNOWN:
+            if kind in _UNDEFINED and not (kind is Kind.POINTWISE and _is_arithmetic(step, values)):
+                if self.others == "error":
                     raise no_rule(self.name, step, values, do=_DO)
+                plain.add(step.name)
+            if kind is Kind.SOFTMAX:
                 plain.add(step.name)
             return vjp(step, values, arrived)
 
@@ -69,16 +83,26 @@ class _Rectified(Method, abc.ABC):
         """What the argument of a rectifier gets."""
 
 
+_UNDEFINED = (Kind.POINTWISE, Kind.CUT, Kind.CHOICE, Kind.UNKNOWN)
+"""Kinds that hold activations and what they are written with; sums, products, maxima and softmax have their gradient."""
+
 _DO = (
     "Expected rectifiers (relu), for which it is defined. Use integrated gradients, or others='gradient' to take the plain "
     "gradient there."
 )
 
 
+def _is_arithmetic(step: Step, values: Values) -> bool:
+    """Whether a function of each number is no activation: powers and the like, and bounds that keep a divisor from zero."""
+    guards = step.name in ("clamp_min", "clamp") and torch.equal(values[step.out], values[step.refs[0]])
+    return guards or step.name in ARITHMETIC
+
+
 def _refuse_thresholds(method: _Rectified, program: Program, values: Values) -> None:
     """Comparisons are how rectifiers are written by hand; nothing arrives at them, so they are looked for."""
     for step in program.steps:
-        if method.others == "error" and not step.picks and kind_of(step, values) is Kind.CUT and step.name != "detach":
+        cut = not step.picks and step.name != "detach" and kind_of(step, values) is Kind.CUT
+        if method.others == "error" and cut:
             raise no_rule(method.name, step, values, do=_DO)
 
 

@@ -42,7 +42,9 @@ PRESETS: dict[str, Composite] = {
 
 DEFAULT = Epsilon()
 
-_GATES = frozenset(("sigmoid hardsigmoid _softmax _safe_softmax softmax rsqrt reciprocal sqrt exp gt ge lt le ne eq").split())
+_GATES = frozenset(
+    ("sigmoid hardsigmoid _softmax _safe_softmax softmax rsqrt reciprocal sqrt exp detach gt ge lt le ne eq").split()
+)
 """Operations whose results weigh others; relevance goes to what they weigh."""
 
 
@@ -90,7 +92,7 @@ class LRP(Method):
 
     def attribute(self, problem: Problem) -> Attribution:
         """One pass forward and one back for each example."""
-        values = by_operations(problem, lambda program, points, _: self._explain(program, points), problem.starts[0])
+        values = by_operations(problem, lambda program, points, _: self._explain(program, points), problem.starts[:1])
         if not torch.isfinite(values).all():
             raise NonFiniteError(
                 f"relevances overflow with {self!r}: sums close to zero share out many times what they got. Expected a rule "
@@ -147,7 +149,7 @@ class LRP(Method):
 
 _DO = "Expected sums, products, maxima and pointwise functions. Use integrated gradients, which need no rules."
 
-_SCALES = frozenset("mul div neg add sub rsub _to_copy to".split())
+_SCALES = frozenset("mul div neg add sub rsub _to_copy to".split()) | {"sum of terms"}
 """Steps that, with one argument, scale or shift it number by number."""
 
 

@@ -65,7 +65,8 @@ class Gamma:
         """Relevance for each argument."""
         up, down = signed_parts(step, points)
         up, down = up + constant.clamp(min=0), down + constant.clamp(max=0)
-        positive = up + down >= 0
+        with torch.no_grad():
+            positive = step(points) >= 0  # the unit's own sign, its bias included whether or not that gets a share
         total = up + down + self.gamma * torch.where(positive, up, down)
         share = arrived / stabilised(total, self.epsilon)
         more = (1 + self.gamma) * share

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..operations import Kind, Program, Step, kind_of, vjp
-from ..operations._program import Ref, Values
-from ..operations._signed import hand_signed, points_of, signed_parts, without_constant
+from ..operations._program import Values
+from ..operations._signed import NUMBER_BY_NUMBER, hand_signed, points_of, signed_parts, without_constant
 from ..operations._sweep import Handed
 
 
@@ -85,10 +85,14 @@ class RevealCancel:
             return [(index, Both(part, sides[1][index])) for index, part in sides[0].items()]
         if kind is Kind.LINEAR:
             index = step.refs[0]
-            positive, negative = (dict(vjp(step, self.here, seed))[index] for seed in (arrived.positive, arrived.negative))
+            with torch.no_grad():
+                factor = without_constant(step)({index: torch.ones_like(self.here[index])})
             # A negative factor turns positive contributions into negative ones.
-            flips = dict(vjp(step, self.here, torch.ones_like(self.here[step.out])))[index] < 0
-            return [(index, Both(torch.where(flips, negative, positive), torch.where(flips, positive, negative)))]
+            seeds = (
+                torch.where(factor < 0, *pair)
+                for pair in ((arrived.negative, arrived.positive), (arrived.positive, arrived.negative))
+            )
+            return [(index, Both(*(dict(vjp(step, self.here, seed))[index] for seed in seeds)))]
         return None
 
     def collapse(self, index: int, arrived: Any) -> Any:
@@ -124,7 +128,4 @@ def _by_sign(arrived: Any, here: Tensor, there: Tensor) -> Any:
 
 def _passes(step: Step) -> bool:
     """Whether a linear step adds nothing up: one value, scaled or shifted by constants number by number."""
-    one = len(step.refs) == 1
-    if step.name in ("mul", "div", "neg", "_to_copy", "to", "masked_fill"):
-        return one
-    return one and step.name in ("add", "sub", "rsub") and sum(isinstance(arg, Ref) for arg in step.args) == 1
+    return len(step.refs) == 1 and step.name in NUMBER_BY_NUMBER

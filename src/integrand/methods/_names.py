@@ -1,0 +1,48 @@
+"""The methods by name, for command lines and tables."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..errors import OptionError
+from ._base import Method
+from ._deeplift import DeepLift
+from ._engine import IntegratedGradients, PathMethod
+from ._expected import ExpectedGradients
+from ._gradients import Gradient, GradientTimesInput
+from ._guided import Deconvnet, GuidedBackprop
+from ._lime import Lime
+from ._lrp import LRP
+from ._shapley import Shapley
+from ._smooth import SmoothGrad
+
+BY_NAME: dict[str, Method] = {
+    "integrated-gradients": IntegratedGradients(),
+    "path": PathMethod(),
+    "shapley": Shapley(),
+    "expected-gradients": ExpectedGradients(),
+    "gradient": Gradient(),
+    "gradient-x-input": GradientTimesInput(),
+    "smoothgrad": SmoothGrad(),
+    "deeplift": DeepLift(),
+    "deeplift-reveal-cancel": DeepLift("reveal-cancel"),
+    "lrp": LRP(),
+    "lrp-epsilon-plus": LRP(composite="epsilon-plus"),
+    "deconvnet": Deconvnet(),
+    "guided-backprop": GuidedBackprop(),
+    "lime": Lime(),
+}
+"""Every method with its defaults, and some settings that have names of their own."""
+
+
+def by_name(name: str) -> Method:
+    """The method of a name, as used on the command line.
+
+    >>> by_name("deeplift")
+    DeepLift(rule='rescale')
+    """
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, BY_NAME, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise OptionError(f"there is no method {name!r}; expected one of {', '.join(BY_NAME)}.{hint}")
