@@ -6,10 +6,12 @@
 tensor([[3., 3.]])
 """
 
-from . import baselines, errors, paths, quadrature
+from . import axioms, baselines, errors, methods, paths, quadrature
 from ._api import integrated_gradients, path_attribution
-from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Status
+from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Promise, Status
+from .comparison import compare
 from .execute import Progress
+from .interactions import integrated_hessians
 from .paths import Average, Curve, Polyline, Straight
 from .quadrature import Rule
 
@@ -22,12 +24,17 @@ __all__ = [
     "ExampleCertificate",
     "Polyline",
     "Progress",
+    "Promise",
     "Rule",
     "Status",
     "Straight",
+    "axioms",
     "baselines",
+    "compare",
     "errors",
     "integrated_gradients",
+    "integrated_hessians",
+    "methods",
     "path_attribution",
     "paths",
     "quadrature",

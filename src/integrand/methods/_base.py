@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._api import version_of, warn_if_missed
-from .._trees import Leaves, Tensors, flat, flatten, matched, unflat
+from .._trees import Leaves, Tensors, flatten, matched, unflat
 from ..attribution import Attribution, Certificate, Promise, Status, group_sums
 from ..baselines import Baseline, settle_baselines
 from ..errors import NonFiniteError
@@ -198,8 +198,9 @@ class Problem:
                 f"the attributions hold {values[~torch.isfinite(values)][0].item()}; expected finite numbers. Look for "
                 "overflow, log of 0 or division by 0 in the model, or choose another baseline."
             )
-        total = values.double().sum(1).cpu().numpy()
-        size = values.double().abs().sum(1).cpu().numpy()
+        # The certificate is that of all features, also of those that belong to no group; as in the engine.
+        total = (found.values.double().sum(1) if found.total is None else found.total.double()).cpu().numpy()
+        size = found.values.double().abs().sum(1).cpu().numpy()
         examples = []
         for i in range(self.examples):
             one = evaluator.certificate(
@@ -260,6 +261,7 @@ class Found:
         tol: the tolerance that was asked for, where values were sampled.
         grouped: whether the values are one number per group already.
         knob: what to raise where the tolerance was not met.
+        total: (examples,) the sum over all features, where the values leave some out.
         notes: what else there is to say, one text per example.
         extras: further (examples, features or groups) or (examples,) tensors.
     """
@@ -273,6 +275,7 @@ class Found:
     tol: float = float("nan")
     grouped: bool = False
     knob: str = "draw more samples"
+    total: Tensor | None = None
     notes: tuple[str, ...] = ()
     extras: dict[str, Tensor] = field(default_factory=dict)
 
@@ -282,9 +285,3 @@ class Found:
             return Status.EXACT
         error = np.atleast_1d(np.asarray(self.error, float))
         return Status.CONVERGED if error[example % len(error)] <= self.tol else Status.BUDGET
-
-
-def from_each(problem: Problem, explain: Callable[[Leaves], Tensor]) -> Tensor:
-    """The mean over the baselines of what ``explain`` gives for one, (examples, features) in float64."""
-    total = sum((flat([explain(start)]).double() for start in problem.starts), torch.zeros((), dtype=torch.float64))
-    return torch.as_tensor(total / len(problem.starts))

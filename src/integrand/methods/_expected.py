@@ -89,6 +89,7 @@ class ExpectedGradients(Method):
                 tol=self.tol,
                 grouped=problem.labels is not None,
                 knob="raise samples",
+                total=found.mean[:, -1],
                 notes=tuple(MISSES if one else "" for one in missed.tolist()),
                 extras={"standard_error": found.standard_error[:, :-1]},
             )

@@ -1,0 +1,46 @@
+"""Compare attribution methods on a photo: ``python examples/compare_photo.py --photo cat.jpg``.
+
+The logit of EfficientNet-Lite0's top class, from a black image to the photo, by the methods that the paper compares. Writes
+a picture, a page and the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+from explain_photo import MEAN, NAMES, SCALE, load_model, load_photo
+
+import integrand as ig
+
+
+def main() -> None:
+    """Read the options, run the methods, write the files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0].split(":")[0])
+    parser.add_argument("--photo", default="chelsea", help="an image file, or a name in skimage.data (default: a cat)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="the folder to write to (default: out)")
+    options = parser.parse_args()
+
+    photo = load_photo(options.photo)
+    model = load_model()
+    x = (photo[None] * 255 - MEAN) / SCALE
+    black = torch.full_like(x, -MEAN / SCALE)
+    target = int(model(x).argmax())
+
+    found = ig.compare(model, x, black, target=target)
+    print(found)
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    stem = "cat" if options.photo == "chelsea" else Path(options.photo).stem
+    drawn = {"image": photo, "labels": NAMES.get(target, f"class {target}")}
+    command = shlex.join(["python", "examples/compare_photo.py", *sys.argv[1:]])
+    print("wrote", found.save(options.out / f"{stem}-compared.png", **drawn))
+    print("wrote", found.save(options.out / f"{stem}-compared.html", **drawn, command=command))
+    print("wrote", found.save(options.out / f"{stem}-compared.json"))
+
+
+if __name__ == "__main__":
+    main()

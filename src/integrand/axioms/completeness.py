@@ -1,0 +1,51 @@
+"""Completeness: the attributions add up to what the score gained between baseline and input.
+
+    sum_i a_i = F(x) - F(x')
+
+Proposition 1 of the paper for integrated gradients and all path methods. Attributions are then shares of a prediction, in
+its own unit, and sums of them mean something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..methods import Method
+from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
+from ._network import Floats
+from ._own import Own, Trial
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+NAME = "completeness"
+RULE = "the attributions add up to F(x) - F(x')"
+
+
+def cases() -> SearchStrategy[Case]:
+    """Any small network, input and baseline."""
+    from ._strategies import one_network
+
+    return one_network()
+
+
+def premise(case: Case, points: Floats) -> bool:
+    """Nothing is taken for granted."""
+    return True
+
+
+def judge(method: Method, case: Case) -> Finding:
+    """The sum of the attributions against the change of the score."""
+    return _finding(explain_case(method, case)["f"], "f")
+
+
+def on_model(method: Method, own: Own) -> Iterator[Trial]:
+    """The same on the user's model."""
+    yield Trial(_finding(own.explain(method), "the model"))
+
+
+def _finding(one: Explained, name: str) -> Finding:
+    total = float(one.values.sum())
+    statement = f"the attributions add up to {total:.6g}; F(x) - F(x') is {one.change:.6g}"
+    return Finding(abs(total - one.change), allowance(one), statement, ((name, rounded(one.values)),))

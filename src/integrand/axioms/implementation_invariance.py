@@ -1,0 +1,57 @@
+"""Implementation invariance: networks that compute the same get the same attributions.
+
+    f(x) = g(x) for every x   =>   a(f) = a(g)
+
+Section 2.2 of the paper. Gradients obey the chain rule, so they do not see how a function is computed; methods that hand
+discrete differences back from layer to layer (DeepLift, LRP) do: relu(relu(x1) - 1 - relu(x2)) and
+relu(relu(x1 - 1) - relu(x2)) are one function, and get (1.5, -0.5) and (2, -1) at (3, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..methods import Method
+from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
+from ._network import Floats
+from ._own import Own, Trial
+from ._search import same, values_of
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+NAME = "implementation-invariance"
+RULE = "networks that compute the same get the same attributions"
+
+
+def cases() -> SearchStrategy[Case]:
+    """Pairs of small networks, one rewritten from the other."""
+    from ._strategies import equivalent
+
+    return equivalent()
+
+
+def premise(case: Case, points: Floats) -> bool:
+    """Both compute the same."""
+    return same(*values_of(case, points))
+
+
+def judge(method: Method, case: Case) -> Finding:
+    """The two attributions against each other."""
+    both = explain_case(method, case)
+    return _finding(both["f"], both["g"], "f", "g")
+
+
+def on_model(method: Method, own: Own) -> Iterator[Trial]:
+    """The model against what the user says is equivalent, and against rewrites that keep what it computes."""
+    one = own.explain(method)
+    for name, other in own.equivalents():
+        yield Trial(_finding(one, own.explain(method, other), "the model", name))
+
+
+def _finding(first: Explained, second: Explained, name: str, other: str) -> Finding:
+    gap = float((first.values - second.values).abs().sum())
+    statement = f"{name} and {other} compute the same; their attributions differ by {gap:.6g} in all"
+    shown = ((name, rounded(first.values)), (other, rounded(second.values)))
+    return Finding(gap, allowance(first, second), statement, shown)

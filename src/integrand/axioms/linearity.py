@@ -1,0 +1,61 @@
+"""Linearity: the attributions of a weighted sum of networks are the weighted sum of their attributions.
+
+    a(u f + v g) = u a(f) + v a(g)
+
+Section 3 of the paper (proposition 2): attributions should not break the linearity that a model has. The sum is one more
+unit on top of both networks, each as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..methods import Method
+from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
+from ._network import Floats
+from ._own import Own, Trial
+from ._search import same, values_of
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+NAME = "linearity"
+RULE = "a weighted sum of networks gets the weighted sum of their attributions"
+
+
+def cases() -> SearchStrategy[Case]:
+    """Two small networks and their weighted sum."""
+    from ._strategies import weighted_sums
+
+    return weighted_sums()
+
+
+def premise(case: Case, points: Floats) -> bool:
+    """The third network is the weighted sum of the two."""
+    f, g, total = values_of(case, points)
+    return same(case.weights[0] * f + case.weights[1] * g, total)
+
+
+def judge(method: Method, case: Case) -> Finding:
+    """The attributions of the sum against the sum of the attributions."""
+    by_name = explain_case(method, case)
+    return _finding(by_name["f"], by_name["g"], by_name["sum"], (case.weights[0], case.weights[1]), ("f", "g"))
+
+
+def on_model(method: Method, own: Own) -> Iterator[Trial]:
+    """The score plus multiples of another output, or of a random linear function of the input."""
+    one = own.explain(method)
+    for name, other, total, weights in own.sums():
+        parts = own.explain(method, other), own.explain(method, total)
+        yield Trial(_finding(one, *parts, weights, ("the model", name)))
+
+
+def _finding(f: Explained, g: Explained, total: Explained, weights: tuple[float, float], names: tuple[str, str]) -> Finding:
+    u, v = weights
+    wanted = u * f.values + v * g.values
+    gap = float((total.values - wanted).abs().sum())
+    formula = f"{u:g} {names[0]} {'+' if v >= 0 else '-'} {abs(v):g} {names[1]}"
+    statement = f"the attributions of {formula} differ from the same sum of attributions by {gap:.6g} in all"
+    shown = ((formula, rounded(total.values)), ("the sum of the attributions", rounded(wanted)))
+    return Finding(gap, allowance(f, g, total, weights=(u, v, 1.0)), statement, shown)

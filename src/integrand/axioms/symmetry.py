@@ -1,0 +1,64 @@
+"""Symmetry-preserving: features that the score treats alike, and that are alike, get the same.
+
+    F(.., x_i, .., x_j, ..) = F(.., x_j, .., x_i, ..) for all x,  x_i = x_j,  x'_i = x'_j   =>   a_i = a_j
+
+Section 4 of the paper; theorem 1: of all path methods, only the straight line keeps it on every function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..methods import Method
+from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
+from ._network import Floats
+from ._own import Own, Trial
+from ._search import same, values_of
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+NAME = "symmetry"
+RULE = "features that are alike, and that the score treats alike, get the same"
+
+
+def cases() -> SearchStrategy[Case]:
+    """Small networks that do not notice when two inputs are swapped."""
+    from ._strategies import symmetric
+
+    return symmetric()
+
+
+def premise(case: Case, points: Floats) -> bool:
+    """Swapping the two changes nothing, and they are alike in input and baseline."""
+    i, j = case.features
+    swapped = points.copy()
+    swapped[:, [i, j]] = points[:, [j, i]]
+    alike = case.x[i] == case.x[j] and case.baseline[i] == case.baseline[j]
+    return alike and same(values_of(case, points)[0], values_of(case, swapped)[0])
+
+
+def judge(method: Method, case: Case) -> Finding:
+    """The shares of the two against each other."""
+    i, j = case.features
+    one = explain_case(method, case)["f"]
+    return _finding(one, torch.tensor([i]), torch.tensor([j]), (f"x{i + 1}", f"x{j + 1}"), "f")
+
+
+def on_model(method: Method, own: Own) -> Iterator[Trial]:
+    """F(x) + F(x with two features swapped), where both have the mean of their values."""
+    for first, second, model, x, start in own.mirrored():
+        one = own.explain(method, model, x=x, start=start)
+        names = own.name_of(first), own.name_of(second)
+        where = own.features_of(first), own.features_of(second)
+        yield Trial(_finding(one, *where, names, "F(x) + F(x swapped)"), {"features": [first, second]}, x, start)
+
+
+def _finding(one: Explained, first: Tensor, second: Tensor, features: tuple[str, str], name: str) -> Finding:
+    gap = float((one.values[first] - one.values[second]).abs().sum())
+    statement = f"{features[0]} and {features[1]} are alike for the score and in value; their attributions differ by {gap:.6g}"
+    return Finding(gap, allowance(one), statement, ((name, rounded(one.values)),))

@@ -1,0 +1,24 @@
+"""The command line: thin over the public API."""
+
+from __future__ import annotations
+
+import sys
+
+from ..errors import IntegrandError, MissingExtraError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the ``integrand`` command."""
+    try:
+        from ._app import app
+    except ImportError as error:
+        package = error.name or "typer"
+        if package.partition(".")[0] not in {"typer", "rich", "click"}:
+            raise
+        sys.exit(str(MissingExtraError(package, "cli", "the command line")))
+    try:
+        app()
+    except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
+        sys.exit(f"integrand: {error}")

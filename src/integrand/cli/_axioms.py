@@ -1,0 +1,189 @@
+"""``integrand axioms``: every method against every axiom."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as Grid
+from rich.text import Text
+
+from .._trees import Tensors
+from ..axioms import AXIOMS, Table, Verdict, table
+from ..axioms._table import METHODS, Step
+from ..errors import OptionError
+from ..methods import by_name
+from ._load import load_model, load_tensors, random_input
+
+
+class Format(enum.StrEnum):
+    """How to write the table."""
+
+    text = "text"
+    html = "html"
+    json = "json"
+
+
+class ScoreName(enum.StrEnum):
+    """What is explained."""
+
+    logit = "logit"
+    probability = "probability"
+    log_probability = "log-probability"
+
+
+_STYLE = {"kept": "green", "broken": "yellow", "promise refuted": "bold red"}
+
+
+def axioms(
+    method: Annotated[list[str] | None, typer.Option(help="A method to check; may come several times. Default: all.")] = None,
+    axiom: Annotated[list[str] | None, typer.Option(help=f"An axiom; several times. One of {', '.join(AXIOMS)}.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Check this model instead of searching small networks: package.module:function. Put into eval mode."),
+    ] = None,
+    input: Annotated[str | None, typer.Option(help="With --model: a .pt, .npy, .npz or .safetensors file.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Instead of --input: random numbers, such as 3,224,224.")] = None,
+    baseline: Annotated[str, typer.Option(help="With --model: a number, or a file like --input.")] = "0",
+    target: Annotated[int | None, typer.Option(help="With --model: the output to explain. Default: the top class.")] = None,
+    score: Annotated[ScoreName, typer.Option(help="With --model: what is explained.")] = ScoreName.logit,
+    equivalent: Annotated[str | None, typer.Option(help="With --model: another model that computes the same.")] = None,
+    examples: Annotated[int | None, typer.Option(min=1, help="Cases that each search tries; with --model, rows.")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    format: Annotated[Format | None, typer.Option(help="Default: by the ending of --out, else text.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A file to write to.")] = None,
+    evidence: Annotated[bool, typer.Option(help="Print the counter-examples below the table.")] = True,
+) -> None:
+    """Which axioms of the paper does each method keep? With the evidence for every answer.
+
+    Without --model, a search for counter-examples over small networks. With it, checks on a model and input of yours. Ends
+    with 1 if a promise of a method was refuted.
+    """
+    options = _on_model(model, input, shape, baseline, target, score, equivalent, seed)
+    if examples:
+        options["examples" if model else "max_examples"] = examples
+    chosen = [by_name(name) for name in method] if method else METHODS
+    kind = format or _by_ending(out)
+    with _bar(len(chosen) * len(axiom or AXIOMS)) as tell:
+        found = table(chosen, axioms=axiom or AXIOMS, seed=seed, progress=tell, **options)
+    command = shlex.join(["integrand", *sys.argv[1:]])
+    if kind is Format.html:
+        _write(found.html(command=command), out)
+    elif kind is Format.json:
+        _write(found.json(), out)
+    elif out is not None:
+        _write(str(found), out)
+    else:
+        _show(found, evidence=evidence)
+    if found.refuted:
+        raise typer.Exit(1)
+
+
+def _on_model(
+    model: str | None,
+    input: str | None,
+    shape: str | None,
+    baseline: str,
+    target: int | None,
+    score: ScoreName,
+    equivalent: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    """What the table needs to know of a user's model; nothing for a search."""
+    if model is None:
+        given = {"--input": input, "--shape": shape, "--target": target, "--equivalent": equivalent}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise OptionError(f"got {', '.join(named)} without --model; expected --model package.module:function.")
+        return {}
+    if (input is None) == (shape is None):
+        raise OptionError("--model needs an input: expected --input x.npy (or .pt, .npz, .safetensors), or --shape 3,224,224.")
+    x: Tensors = load_tensors(input) if input is not None else random_input(shape or "", seed=seed)
+    return {
+        "model": load_model(model),
+        "x": x,
+        "baseline": _number(baseline),
+        "target": target,
+        "score": score.value,
+        "equivalent": None if equivalent is None else load_model(equivalent),
+    }
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return load_tensors(text, what="--baseline")
+
+
+def _by_ending(out: Path | None) -> Format:
+    endings = {".html": Format.html, ".htm": Format.html, ".json": Format.json}
+    return Format.text if out is None else endings.get(out.suffix.lower(), Format.text)
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is None:
+        typer.echo(text)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
+    typer.echo(f"wrote {out}", err=True)
+
+
+@contextmanager
+def _bar(cells: int) -> Iterator[Callable[[Step], object]]:
+    """A progress bar on a terminal, silence elsewhere."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=cells)
+        yield lambda step: bar.update(task, completed=step.done, description=f"{step.method}, {step.axiom}")
+
+
+def _show(found: Table, *, evidence: bool) -> None:
+    """The table with colours, and the counter-examples below it."""
+    console = Console()
+    grid = Grid(
+        "method", *(_HEADS.get(axiom, axiom) for axiom in found.axioms), title=f"On {found.where}", title_justify="left"
+    )
+    names = [row[0].method for row in found.verdicts]
+    for row in found.verdicts:
+        grid.add_row(row[0].method if names.count(row[0].method) == 1 else row[0].settings, *map(_cell, row))
+    console.print(grid)
+    console.print(Text(_LEGEND, style="dim"))
+    if evidence:
+        for verdict in (verdict for row in found.verdicts for verdict in row if verdict.counterexample is not None):
+            console.print()
+            console.print(Text(f"{verdict.settings}: {verdict.sentence}", style=_STYLE.get(verdict.word, "")))
+            console.print(Text("\n".join("  " + line for line in str(verdict.counterexample).splitlines())))
+    if found.refuted:
+        refuted = ", ".join(f"{verdict.settings} {verdict.axiom}" for verdict in found.refuted)
+        console.print(Text(f"\nPromises refuted: {refuted}", style="bold red"))
+
+
+_HEADS = {
+    "completeness": "complete",
+    "sensitivity-a": "sens. (a)",
+    "sensitivity-b": "sens. (b)",
+    "implementation-invariance": "invariant",
+    "linearity": "linear",
+    "symmetry": "symmetric",
+}
+"""Short enough for a terminal of 80 columns."""
+
+_LEGEND = "kept 100: none of 100 cases broke it.  *: though the method does not promise it.  ?: errors too large to tell."
+
+
+def _cell(verdict: Verdict) -> Text:
+    words = {"undecided": "?", "refused": "no rule", "nothing to try": "nothing to try"}
+    if verdict.kept:
+        star = "" if verdict.promise is None or verdict.promise.kept else " *"
+        return Text(f"kept {verdict.tried}{star}", style="green")
+    return Text(words.get(verdict.word, verdict.word), style=_STYLE.get(verdict.word, "dim"))

@@ -1,0 +1,132 @@
+"""``integrand axioms``, as a user types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from integrand.cli import main
+from integrand.cli._app import app
+
+SOURCE = """
+import torch
+from torch import nn
+
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def saturated(x):
+    return 1 - torch.relu(1 - x).sum(1)
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    (tmp_path / "nets_for_axioms.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def invoke(*words):
+        monkeypatch.setattr(sys, "argv", ["integrand", *words])
+        return CliRunner().invoke(app, list(words))
+
+    yield invoke
+    sys.modules.pop("nets_for_axioms", None)
+
+
+FEW = ("axioms", "--examples", "8", "--method", "gradient", "--axiom", "completeness", "--axiom", "sensitivity-a")
+
+
+def test_a_search_prints_the_table_and_the_evidence(run):
+    done = run(*FEW)
+    assert done.exit_code == 0, done.output
+    assert "complete" in done.output
+    assert "sens. (a)" in done.output
+    assert "broken" in done.output
+    assert "at x = " in done.output
+    assert "at x = " not in run(*FEW, "--no-evidence").output
+
+
+def test_json_to_a_file_holds_code_that_runs(run, tmp_path, capsys):
+    done = run(*FEW, "--out", str(tmp_path / "deep" / "table.json"))
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "deep" / "table.json").read_text())
+    broken = [verdict for verdict in found["verdicts"] if verdict["kept"] is False]
+    assert {verdict["axiom"] for verdict in broken} == {"completeness", "sensitivity-a"}
+    for verdict in broken:
+        exec(compile(verdict["counterexample"]["code"], "<counter-example>", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_html_is_one_page_with_the_command(run, tmp_path):
+    done = run(*FEW, "--format", "html", "--out", str(tmp_path / "table.html"))
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "table.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+    assert "integrand axioms --examples 8" in page
+
+
+def test_a_model_of_the_user(run, tmp_path):
+    torch.save(torch.tensor([[2.0]]), tmp_path / "x.pt")
+    words = (
+        "axioms",
+        "--model",
+        "nets_for_axioms:saturated",
+        "--input",
+        "x.pt",
+        "--axiom",
+        "sensitivity-a",
+        "--format",
+        "json",
+    )
+    broken = run(*words, "--method", "gradient")
+    kept = run(*words, "--method", "integrated-gradients")
+    assert [verdict["kept"] for verdict in json.loads(broken.output)["verdicts"]] == [False]
+    assert [verdict["kept"] for verdict in json.loads(kept.output)["verdicts"]] == [True]
+
+
+def test_a_made_model_with_random_numbers(run):
+    done = run(
+        *("axioms", "--model", "nets_for_axioms:make", "--shape", "4", "--target", "1", "--format", "json"),
+        *("--method", "integrated-gradients", "--method", "deeplift", "--axiom", "completeness"),
+        *("--axiom", "implementation-invariance"),
+    )
+    assert done.exit_code == 0, done.output
+    kept = {(v["method"], v["axiom"]): v["kept"] for v in json.loads(done.output)["verdicts"]}
+    assert kept == {
+        ("integrated gradients", "completeness"): True,
+        ("integrated gradients", "implementation-invariance"): True,
+        ("deeplift", "completeness"): True,
+        ("deeplift", "implementation-invariance"): False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("axioms", "--method", "deeplfit"), "Did you mean 'deeplift'?"),
+        (("axioms", "--axiom", "beauty"), "completeness"),
+        (("axioms", "--input", "x.pt"), "without --model"),
+        (("axioms", "--model", "nets_for_axioms:make"), "--model needs an input"),
+        (("axioms", "--model", "nets_for_axioms:make", "--input", "none.pt"), "there is no file"),
+    ],
+)
+def test_mistakes_are_answered_in_words(run, words, message):
+    assert message in str(run(*words).exception)
+
+
+def test_main_prints_errors_without_a_traceback(run, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["integrand", "axioms", "--method", "none"])
+    with pytest.raises(SystemExit, match="integrand: there is no method 'none'"):
+        main()
+
+
+def test_version_and_help():
+    done = subprocess.run([sys.executable, "-m", "integrand.cli", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("integrand ")
+    assert "axioms" in CliRunner().invoke(app, ["--help"]).output
