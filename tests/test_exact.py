@@ -280,3 +280,22 @@ def test_numbers_without_a_feature_dimension() -> None:
     torch.testing.assert_close(batch.values, torch.tensor([1.0, 8.0], dtype=torch.float64))
     one = ig.integrated_gradients(lambda x: x**3, torch.tensor(2.0, dtype=torch.float64))
     torch.testing.assert_close(one.values, torch.tensor(8.0, dtype=torch.float64))
+
+
+def test_terms_that_cancel_to_rounding_are_no_jump():
+    """Two ways to write one function, subtracted: zero but for rounding, and every gradient is exactly zero."""
+
+    def twice(x):
+        a, b = x[:, 0], x[:, 1]
+        one = torch.relu(3 * torch.relu(3 * a + b + 2) - 2)
+        other = torch.relu(3 * torch.relu(3 * a + b + 1.3333333333333335))
+        return one - other
+
+    x, baseline = torch.tensor([[3.0, 3.0]], dtype=torch.float64), torch.tensor([[0.5, 2.0]], dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ig.errors.ZeroAttributionWarning)
+        result = ig.integrated_gradients(twice, x, baseline)
+    assert abs(result.certificate.only.score - result.certificate.only.baseline_score) > 0
+    assert result.values.abs().sum() == 0
+    assert result.certificate.only.converged
+    assert result.certificate.only.error == 0

@@ -174,6 +174,9 @@ class Adaptive:
         stuck = jumps | (panels.width <= self.narrowest)
         if stuck.any() and squares[stuck].sum() > aim:
             one.floor = max(one.floor, verdict.error)
+            if jumps.any() and verdict.error <= 100 * self.evaluator.function.rounding()[one.example]:
+                # Large terms that cancel: no jump, but their rounding. Nothing at all remains where no gradient does.
+                return none, Status.CONVERGED if verdict.size == 0 else Status.NOISE, None
             return none, Status.JUMP if jumps.any() else Status.NOISE, None
         chosen, count = plan(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent = int(self.evaluator.gradients[one.example])
@@ -217,7 +220,9 @@ class Adaptive:
             baseline_score=float(start),
             residual=verdict.residual,
             magnitude=verdict.size,
-            error=relative(max(verdict.error, floor), verdict.size),
+            error=0.0
+            if status is Status.CONVERGED and verdict.size == 0
+            else relative(max(verdict.error, floor), verdict.size),
             status=status,
             rule=f"adaptive {verdict.rule}" + ("" if verdict.rule == "Romberg" else " panels"),
             needed=needed,
