@@ -50,19 +50,19 @@ class _Around(nn.Module):
 
 
 class BothSigns(_Around):
-    """The score of relu(z + c) - relu(-z - c) - c, which is z.
+    """The score of relu(z) - relu(-z), which is z, also in rounding.
 
-    The constant keeps features that are exactly zero, where relu has no gradient, away from the kink.
+    Features that are zero at the input, where relu has no gradient, are left as they are.
     """
 
     def __init__(self, score: nn.Module, like: Leaves) -> None:
         super().__init__(score)
-        self.shifts = [0.381966 * (float(leaf.abs().max()) or 1.0) for leaf in like]
+        self.split = [(leaf != 0).to(leaf.dtype) for leaf in like]
 
     def forward(self, *leaves: Tensor) -> Tensor:
         """The scores."""
-        pairs = zip(leaves, self.shifts, strict=True)
-        return self.inner(tuple(F.relu(leaf + c) - F.relu(-leaf - c) - c for leaf, c in pairs))
+        pairs = zip(leaves, self.split, strict=True)
+        return self.inner(tuple(on * (F.relu(leaf) - F.relu(-leaf)) + (1 - on) * leaf for leaf, on in pairs))
 
 
 class PaperPair(_Around):

@@ -191,7 +191,7 @@ class Problem:
     def dress(self, found: Found) -> Attribution:
         """Values and what is known of them as an attribution, in the user's structure."""
         evaluator = self.evaluator()
-        score, base = self.settled_ends(evaluator)
+        score, base = self._known_ends(evaluator, found)
         values = found.values if found.grouped else self.grouped(found.values)
         if not torch.isfinite(values).all():
             raise NonFiniteError(
@@ -223,6 +223,16 @@ class Problem:
         certificate = Certificate(tuple(examples), found.promises)
         warn_if_missed(certificate)
         return Attribution(self._shaped(values, self.labels is not None), certificate, self.function.batched, meta, extras)
+
+    def _known_ends(self, evaluator: Evaluator, found: Found) -> tuple[Floats, Floats]:
+        """The scores at both ends; NaN at a baseline outside the model's domain, for methods that make no use of it."""
+        try:
+            return self.settled_ends(evaluator)
+        except NonFiniteError:
+            if found.compares:
+                raise
+            here = self.function.at_input.double().cpu().numpy()
+            return here, np.full_like(here, np.nan)
 
     def settled_ends(self, evaluator: Evaluator) -> tuple[Floats, Floats]:
         """F at the input and, on average, at the baselines; rows that influence each other are found here."""
@@ -260,6 +270,7 @@ class Found:
         error: estimated relative L1 error against the method's own definition, per example; 0 where it is exact.
         tol: the tolerance that was asked for, where values were sampled.
         grouped: whether the values are one number per group already.
+        compares: whether the method compares the input with the baseline.
         knob: what to raise where the tolerance was not met.
         total: (examples,) the sum over all features, where the values leave some out.
         notes: what else there is to say, one text per example.
@@ -274,6 +285,7 @@ class Found:
     error: float | Floats = 0.0
     tol: float = float("nan")
     grouped: bool = False
+    compares: bool = True
     knob: str = "draw more samples"
     total: Tensor | None = None
     notes: tuple[str, ...] = ()

@@ -97,6 +97,8 @@ def rescale(step: Step, here: Values, there: Values, arrived: Any, kind: Kind) -
         return _product(step, here, there, arrived)
     if kind is Kind.MAX:
         return _maximum(step, here, there, arrived)
+    if kind is Kind.CUT:
+        return []  # the same at both ends
     if kind is Kind.SOFTMAX:
         return [(step.refs[0], softmax_slopes(step, here, there, arrived))]
     raise no_rule("deeplift", step, here, do=_DO)
@@ -143,7 +145,7 @@ def secant(step: Step, here: Values, there: Values) -> Tensor:
 
 def _product(step: Step, here: Values, there: Values, arrived: Tensor) -> Handed:
     """Ab - a'b' = (a - a') mean(b, b') + (b - b') mean(a, a'), for every product that is linear in both."""
-    middle = {i: (here[i] + there[i]) / 2 for i in step.refs}
+    middle = {i: (here[i] + there[i]) / 2 if here[i].dtype.is_floating_point else here[i] for i in step.refs}
     if step.name != "div":
         return vjp(step, middle, arrived)
     above, below = step.args[0].index, step.args[1].index
@@ -184,6 +186,8 @@ def softmax_slopes(step: Step, here: Values, there: Values, arrived: Tensor) -> 
     if step.name == "logsumexp" and not (len(step.args) > 2 and step.args[2]):
         for d in sorted(d % a.ndim for d in ([dim] if isinstance(dim, int) else dim)):
             arrived = arrived.unsqueeze(d)
+    top = torch.maximum(a, b).amax(dim, keepdim=True)
+    a, b = (z - torch.where(top.isfinite(), top, 0) for z in (a, b))  # the same shift at both ends; near zero are more digits
     sa, sb = a.logsumexp(dim, keepdim=True), b.logsumexp(dim, keepdim=True)
     weights = (_log_mean(a, b) - _log_mean(sa, sb)).exp().nan_to_num(0)  # masked: -inf at both ends
     if step.name == "logsumexp":

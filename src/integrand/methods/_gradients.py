@@ -25,7 +25,7 @@ class Gradient(Method):
 
     def attribute(self, problem: Problem) -> Attribution:
         """One gradient for each example."""
-        return problem.dress(Found(gradient(problem), self.promises, gradients=1))
+        return problem.dress(Found(gradient(problem), self.promises, gradients=1, compares=False))
 
 
 @final
@@ -41,7 +41,7 @@ class GradientTimesInput(Method):
     def attribute(self, problem: Problem) -> Attribution:
         """One gradient for each example."""
         values = gradient(problem) * flat(problem.function.inputs).double()
-        return problem.dress(Found(values, self.promises, gradients=1))
+        return problem.dress(Found(values, self.promises, gradients=1, compares=False))
 
 
 def gradient(problem: Problem) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
 import torch
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from .._trees import Leaves
 from ..attribution import Attribution, Promise, promised
-from ..errors import OptionError
+from ..errors import ModelError, OptionError
 from ..operations import Kind, Program, Step, kind_of, sweep, vjp
 from ..operations._kinds import ARITHMETIC, rectifies
 from ..operations._program import Values
 from ..operations._sweep import Handed, no_rule
 from ._base import Found, Method, Problem
+from ._gradients import gradient
 from ._operated import by_operations
 
 _BREAKS = {
@@ -52,11 +53,12 @@ class _Rectified(Method, abc.ABC):
         plain: set[str] = set()
 
         def explain(program: Program, points: Leaves, _: Leaves) -> Leaves:
-            return self._explain(program, points, plain)
+            return (*self._explain(program, points, plain), *_gradient(program, points))
 
-        values = by_operations(problem, explain, problem.starts[:1])
+        values, slopes = by_operations(problem, explain, problem.starts[:1]).tensor_split(2, 1)
+        _check_gradient(problem, slopes)
         note = f"plain gradient at {', '.join(sorted(plain))}" if plain else ""
-        return problem.dress(Found(values, self.promises, gradients=1, notes=(note,) * problem.examples))
+        return problem.dress(Found(values, self.promises, gradients=1, compares=False, notes=(note,) * problem.examples))
 
     def _explain(self, program: Program, points: Leaves, plain: set[str]) -> Leaves:
         values = program.run(points)
@@ -90,6 +92,28 @@ _DO = (
     "Expected rectifiers (relu), for which it is defined. Use integrated gradients, or others='gradient' to take the plain "
     "gradient there."
 )
+
+
+def _gradient(program: Program, points: Leaves) -> Leaves:
+    values = program.run(points)
+    return sweep(program, torch.ones_like(program.scores(values)), lambda s, arrived: vjp(s, values, arrived), values)
+
+
+def _check_gradient(problem: Problem, slopes: Tensor) -> None:
+    """Whether operations, one by one, have the model's gradient; what it does to gradients itself is not seen in them."""
+    expected = gradient(problem)
+    off = float((slopes - expected).abs().sum()) / (float(expected.abs().sum()) or 1.0)
+    if off <= 0.05:
+        return
+    function = problem.function
+    moved = tuple(leaf * (1 + 2 * torch.finfo(leaf.dtype).eps) for leaf in function.inputs)
+    noise = gradient(replace(problem, function=replace(function, inputs=moved))) - expected
+    if not float((slopes - expected).abs().sum()) <= 100 * float(noise.abs().sum()):  # far from rounding
+        raise ModelError(
+            f"the gradient of the model is {off:.0%} off the gradient of its operations, one by one. Expected a model that "
+            "leaves gradients alone: look for torch.no_grad(), .data, autograd.Function or backward hooks. Use integrated "
+            "gradients, which take the model's own gradient."
+        )
 
 
 def _is_arithmetic(step: Step, values: Values) -> bool:

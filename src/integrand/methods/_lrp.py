@@ -14,7 +14,7 @@ from .._trees import Leaves
 from ..attribution import Attribution, Promise, promised
 from ..errors import NonFiniteError, OptionError
 from ..operations import Kind, Program, Ref, Step, folded, fused, kind_of, sweep, vjp
-from ..operations._kinds import WEIGHTED, factors
+from ..operations._kinds import BARE, WEIGHTED, factors
 from ..operations._program import Values
 from ..operations._signed import constant_of, points_of, without_constant
 from ..operations._sweep import Handed, no_rule
@@ -98,7 +98,7 @@ class LRP(Method):
                 f"relevances overflow with {self!r}: sums close to zero share out many times what they got. Expected a rule "
                 "that keeps them small: composite='epsilon-plus' for convolutional networks, or a larger epsilon."
             )
-        return problem.dress(Found(values, self.promises, rule=str(self.composite or self.rule), gradients=1))
+        return problem.dress(Found(values, self.promises, rule=str(self.composite or self.rule), gradients=1, compares=False))
 
     def rule_of(self, step: Step) -> LayerRule:
         """The rule of a layer."""
@@ -167,7 +167,7 @@ def _product(step: Step, values: Values, arrived: Tensor, made_by: dict[int, Ste
                 if i == index:
                     slopes[i] = slope if i not in slopes else slopes[i] + slope
     handed = [(i, values[i] * slope) for i, slope in slopes.items()]
-    if isinstance(step.args[0], Ref) and step.name == "addmm":
+    if isinstance(step.args[0], Ref) and step.name in BARE:
         handed += [(i, values[i] * s) for i, s in vjp(step, values, share) if i == step.args[0].index]
     return handed
 

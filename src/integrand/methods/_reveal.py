@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..operations import Kind, Program, Step, kind_of, vjp
 from ..operations._program import Values
-from ..operations._signed import NUMBER_BY_NUMBER, hand_signed, points_of, signed_parts, without_constant
+from ..operations._signed import NUMBER_BY_NUMBER, by_sign, hand_signed, points_of, signed_parts, without_constant
 from ..operations._sweep import Handed
 
 
@@ -123,7 +123,7 @@ def _side(arrived: Any, *, positive: bool) -> Any:
 
 
 def _by_sign(arrived: Any, here: Tensor, there: Tensor) -> Any:
-    return torch.where(here - there >= 0, arrived.positive, arrived.negative) if isinstance(arrived, Both) else arrived
+    return by_sign(here - there, arrived.positive, arrived.negative) if isinstance(arrived, Both) else arrived
 
 
 def _passes(step: Step) -> bool:

@@ -10,6 +10,6 @@ from ._fuse import fused
 from ._kinds import Kind, kind_of
 from ._program import Program, Ref, Step
 from ._sweep import Rule, sweep, vjp
-from ._trace import trace
+from ._trace import check_at, trace
 
-__all__ = ["Kind", "Program", "Ref", "Rule", "Step", "folded", "fused", "kind_of", "sweep", "trace", "vjp"]
+__all__ = ["Kind", "Program", "Ref", "Rule", "Step", "check_at", "folded", "fused", "kind_of", "sweep", "trace", "vjp"]

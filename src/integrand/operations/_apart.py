@@ -14,7 +14,7 @@ aten = torch.ops.aten
 
 _BY_TORCH = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _native_batch_norm_legit_functional "
-    "cudnn_batch_norm addcmul addcdiv lerp glu log_sigmoid_forward baddbmm addmv addr"
+    "_batch_norm_no_update cudnn_batch_norm miopen_batch_norm addcmul addcdiv glu addr"
 ).split()
 """Those that torch itself takes apart into operations that have gradients."""
 
@@ -29,10 +29,53 @@ def table() -> dict[Any, Callable[..., Any]]:
     out[aten.var.correction] = lambda x, dim=None, **options: _var_mean(x, dim, **options)[0]
     out[aten.var_mean.correction] = _var_mean
     out[aten.std.correction] = lambda x, dim=None, **options: _var_mean(x, dim, **options)[0].sqrt()
+    out[aten.std_mean.correction] = lambda x, dim=None, **options: _std_mean(x, dim, **options)
     out[aten.linalg_vector_norm.default] = _vector_norm
+    out[aten.addmm.default] = out[aten.baddbmm.default] = out[aten.addmv.default] = _product_and_sum
+    out[aten.copy.default] = copied
+    out[aten.lerp.Scalar] = out[aten.lerp.Tensor] = lambda x, end, weight: x + weight * (end - x)
+    out[aten._thnn_fused_lstm_cell.default] = _lstm_cell  # on a GPU
+    out[aten._thnn_fused_gru_cell.default] = _gru_cell
+    out[aten.rrelu_with_noise.default] = _rrelu
+    # Beyond 50, and not torch's 20, softplus is linear to the last digit.
+    out[aten.log_sigmoid_forward.default] = lambda x: (-torch.nn.functional.softplus(-x, 1, 50), torch.zeros(0, dtype=x.dtype))
+    out |= _constants()
     if hasattr(aten, "_fused_rms_norm"):
         out[aten._fused_rms_norm.default] = _rms_norm
     return out
+
+
+def _constants() -> dict[Any, Callable[..., Any]]:
+    """What takes only shape and type of a tensor, not its numbers."""
+
+    def filled(value: float) -> Callable[..., Tensor]:
+        return lambda x, **options: torch.full(x.shape, value, **_typed(x, options))
+
+    def sized(value: float) -> Callable[..., Tensor]:
+        return lambda x, size, **options: torch.full(size, value, **_typed(x, options))
+
+    return {
+        aten.zeros_like.default: filled(0),
+        aten.zero.default: filled(0),
+        aten.empty_like.default: filled(0),
+        aten.ones_like.default: filled(1),
+        aten.full_like.default: lambda x, value, **options: torch.full(x.shape, value, **_typed(x, options)),
+        aten.fill.Scalar: lambda x, value: torch.full(x.shape, value, **_typed(x, {})),
+        aten.fill.Tensor: copied,
+        aten.new_zeros.default: sized(0),
+        aten.new_empty.default: sized(0),
+        aten.new_ones.default: sized(1),
+        aten.new_full.default: lambda x, size, value, **options: torch.full(size, value, **_typed(x, options)),
+    }
+
+
+def _typed(x: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    return {"dtype": options.get("dtype") or x.dtype, "device": options.get("device") or x.device}
+
+
+def copied(x: Tensor, source: Tensor, *_: Any) -> Tensor:
+    """What ``x`` holds once ``source`` is written to it."""
+    return source.to(x.dtype).expand(x.shape)
 
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -78,10 +121,44 @@ def _var_mean(
     return total / (count - (1 if correction is None else correction)), mean if keepdim else mean.squeeze(dims)
 
 
+def _std_mean(x: Tensor, dim: Sequence[int] | None = None, **options: Any) -> tuple[Tensor, Tensor]:
+    variance, mean = _var_mean(x, dim, **options)
+    return variance.sqrt(), mean
+
+
+def _product_and_sum(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Rules know the plain form, without factors."""
+    return NotImplemented if beta == 1 and alpha == 1 else beta * bias + alpha * (a @ b)
+
+
+def _lstm_cell(
+    own: Tensor, hidden: Tensor, cell: Tensor, bias: Tensor | None = None, hidden_bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    gates = _scaled(_scaled(own + hidden, None, bias), None, hidden_bias)
+    enter, forget, new, leave = gates.chunk(4, 1)
+    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+    return leave.sigmoid() * cell.tanh(), cell, gates
+
+
+def _gru_cell(
+    own: Tensor, hidden: Tensor, state: Tensor, bias: Tensor | None = None, hidden_bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    parts = zip(_scaled(own, None, bias).chunk(3, 1), _scaled(hidden, None, hidden_bias).chunk(3, 1), strict=True)
+    (reset, reset_too), (keep, keep_too), (new, held) = parts
+    new = (new + (reset + reset_too).sigmoid() * held).tanh()
+    return (state - new) * (keep + keep_too).sigmoid() + new, own
+
+
+def _rrelu(x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any) -> Any:
+    return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+
+
 def _vector_norm(
     x: Tensor, order: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
-    if order != 2 or dtype is not None:
+    if order not in (1, 2) or dtype is not None:
         return NotImplemented
     dims = list(dim) if dim is not None else list(range(x.ndim))
+    if order == 1:
+        return x.abs().sum(dims, keepdim=keepdim)
     return x.square().sum(dims, keepdim=keepdim).sqrt()

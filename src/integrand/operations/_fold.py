@@ -1,19 +1,50 @@
-"""Layers followed by constant factors and shifts, such as a batch norm, as one layer."""
+"""Layers followed by constant factors and shifts, such as a bias or a batch norm, as one layer."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ._fuse import all_refs, is_part
 from ._program import Program, Ref, Step
+from ._sweep import vjp
 
 aten = torch.ops.aten
+
+_VIEWS = ("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a layer's operation is written.
+
+    Attributes:
+        value: the place of what it is applied to.
+        weight: the place of its weights.
+        bias: the place of its bias, None where it has none.
+        channels: the dimension of the weights that counts outputs.
+        with_bias: the operation of the same kind that has a bias.
+    """
+
+    value: int
+    weight: int
+    bias: int | None
+    channels: int
+    with_bias: str
+
+
+_FORMS = {
+    "convolution": _Form(0, 1, 2, 0, "convolution"),
+    "mm": _Form(0, 1, None, 1, "addmm"),
+    "addmm": _Form(1, 2, 0, 1, "addmm"),
+    "bmm": _Form(0, 1, None, 2, "baddbmm"),
+    "baddbmm": _Form(1, 2, 0, 2, "baddbmm"),
+    "mv": _Form(1, 0, None, 0, "addmv"),
+    "addmv": _Form(2, 1, 0, 0, "addmv"),
+}
 
 
 def folded(program: Program) -> Program:
@@ -22,62 +53,78 @@ def folded(program: Program) -> Program:
     A negative factor turns the layer's positive contributions into negative ones; rules that tell them apart must see that.
     """
     uses = Counter(ref for step in program.steps for ref in all_refs(step))
-    layers: dict[int, Step] = {}
-    gone: set[int] = set()
-    steps: list[Step] = []
+    steps: dict[int, Step] = {}
     for step in program.steps:
-        source = step.refs[0] if len(step.refs) == 1 else -1
-        if _is_layer(step):
-            layers[step.out] = step
-        elif is_part(step) and len(all_refs(step)) == 1 and source in layers and uses[source] == 1:
-            drawn = _drawn(layers[source], step)
-            if drawn is not None:
-                gone.add(source)
-                step = layers[step.out] = drawn
-        steps.append(step)
-    return Program(program.inputs, [step for step in steps if step.out not in gone], program.result)
+        steps[step.out] = step
+        source = steps.get(step.refs[0]) if is_part(step) and len(all_refs(step)) == 1 else None
+        view = None
+        if source is not None and source.name in _VIEWS:
+            source, view = steps.get(source.refs[0]), source
+        if source is None or not _is_layer(source) or uses[source.out] != 1 or (view is not None and uses[view.out] != 1):
+            continue
+        drawn = _drawn(source, step, view)
+        if drawn is None:
+            continue
+        if view is None:
+            del steps[source.out]
+            steps[step.out] = replace(drawn, out=step.out)
+        else:
+            steps[source.out] = drawn
+            del steps[view.out]
+            steps[step.out] = replace(view, out=step.out)
+    return Program(program.inputs, list(steps.values()), program.result)
 
 
 def _is_layer(step: Step) -> bool:
-    """A convolution or a matrix product with constant weights on the usual side, and constants only."""
-    if len(all_refs(step)) != 1:
+    """A convolution or a matrix product with constant weights on the usual side, and a bias per output if any."""
+    form = _FORMS.get(step.name)
+    if form is None or len(all_refs(step)) != 1 or not isinstance(step.args[form.value], Ref):
         return False
-    if step.name == "convolution":
-        return isinstance(step.args[0], Ref) and not step.args[6]
-    return isinstance(step.args[{"mm": 0, "addmm": 1}.get(step.name, -1)], Ref) if step.name in ("mm", "addmm") else False
+    if step.name == "convolution" and step.args[6]:  # transposed
+        return False
+    bias = None if form.bias is None else step.args[form.bias]
+    channels = step.args[form.weight].shape[form.channels]
+    return bias is None or (bias.numel() == channels and bias.shape[-1] == channels)
 
 
-def _drawn(layer: Step, step: Step) -> Step | None:
-    """One layer that does what two steps do; None where its weights cannot hold the factor."""
-    spread = layer.name == "convolution"
-    weight: Tensor = layer.args[1] if spread else layer.args[1 if layer.name == "mm" else 2]
-    channels = weight.shape[0 if spread else 1]
-    shape = (1, channels, *[1] * (weight.ndim - 2)) if spread else (1, channels)
-    zero = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
-    bias = _bias_of(layer)
-    with torch.no_grad():
-        shift = _at(step, zero if bias is None else bias.reshape(shape))
-        factor = _at(step, zero + 1) - _at(step, zero)
-    if shift.shape != zero.shape or factor.shape != zero.shape:
+def _dimensions(view: Step, ndim: int, channels: int) -> int | None:
+    """How many dimensions a view gives, where the outputs stay the last one."""
+    to = view.args[1] if len(view.args) > 1 else None
+    if view.name in ("view", "_unsafe_view", "reshape"):
+        return len(to) if to and to[-1] == channels else None
+    if not isinstance(to, int) or (view.name == "squeeze" and to % ndim == ndim - 1):
         return None
-    scaled = weight * (factor.reshape(-1, *[1] * (weight.ndim - 1)) if spread else factor)
-    args: tuple[Any, ...] = (*layer.args[:1], scaled, shift.reshape(-1), *layer.args[3:])
+    if view.name == "squeeze":
+        return ndim - 1
+    return ndim + 1 if to % (ndim + 1) != ndim else None
+
+
+def _drawn(layer: Step, step: Step, view: Step | None) -> Step | None:
+    """One layer that does what two steps do; None where its weights cannot hold the factor."""
+    form = _FORMS[layer.name]
+    weight: Tensor = layer.args[form.weight]
+    channels = weight.shape[form.channels]
+    spread = layer.name == "convolution"
+    ndim: int | None = 1 if form.with_bias == "addmv" else weight.ndim
+    if view is not None:
+        ndim = None if spread or ndim is None else _dimensions(view, ndim, channels)
+    if ndim is None:
+        return None
+    shape = [1] * ndim
+    shape[1 if spread else -1] = channels
+    zero = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+    bias = None if form.bias is None else layer.args[form.bias]
+    with torch.no_grad():
+        shift: Tensor = step({step.refs[0]: zero if bias is None else bias.reshape(shape)})
+    if shift.shape != zero.shape or shift.dtype != zero.dtype:
+        return None
+    # The derivative, not a difference: next to a large shift that would have few digits.
+    factor = dict(vjp(step, {step.refs[0]: zero}, torch.ones_like(zero)))[step.refs[0]].reshape(-1)
+    along = [1] * weight.ndim
+    along[form.channels] = channels
+    scaled = weight * factor.reshape(along)
     if spread:
-        return replace(layer, out=step.out, args=args)
-    x = layer.args[0 if layer.name == "mm" else 1]
-    return replace(
-        layer, out=step.out, name="addmm", function=aten.addmm.default, args=(shift.reshape(-1), x, scaled), kwargs={}
-    )
-
-
-def _bias_of(layer: Step) -> Tensor | None:
-    if layer.name == "convolution":
-        found: Tensor | None = layer.args[2]
-        return found
-    return layer.args[0] if layer.name == "addmm" else None
-
-
-def _at(step: Step, point: Tensor) -> Tensor:
-    values: Mapping[int, Any] = {step.refs[0]: point}
-    out: Tensor = step(values)
-    return out
+        return replace(layer, args=(*layer.args[:1], scaled, shift.reshape(-1), *layer.args[3:]))
+    value = layer.args[form.value]
+    args = (shift.reshape(-1), scaled, value) if form.with_bias == "addmv" else (shift.reshape(-1), value, scaled)
+    return replace(layer, name=form.with_bias, function=getattr(aten, form.with_bias).default, args=args, kwargs={})

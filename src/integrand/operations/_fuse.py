@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 
 from ._program import Program, Ref, Step
 
-_PARTS = frozenset({"add", "sub", "rsub", "neg", "mul", "div"})
-
 
 class Sum:
     """A chain of sums, differences and constant factors: one function of the values that go into it.
@@ -32,7 +30,7 @@ class Sum:
         if self.bare:
             with torch.no_grad():
                 constant = self._at([torch.zeros_like(p) for p in points])
-            out = out - constant
+            out = less(out, constant)
         return out
 
     def _at(self, points: Any) -> Tensor:
@@ -84,4 +82,11 @@ def is_part(step: Step) -> bool:
     """Sums and differences, and factors that are constant."""
     if step.name in ("add", "sub", "rsub", "neg"):
         return True
-    return step.name in _PARTS and len(all_refs(step)) == 1 and isinstance(step.args[0], Ref)
+    if len(all_refs(step)) != 1 or step.kwargs.get("rounding_mode") is not None:
+        return False
+    return step.name == "mul" or (step.name == "div" and isinstance(step.args[0], Ref))
+
+
+def less(value: Tensor, constant: Tensor) -> Tensor:
+    """A value without the constant that was added to it; nothing is left of it where that is infinite (a mask)."""
+    return torch.where(constant.isfinite(), value - constant, 0)

@@ -48,7 +48,7 @@ _SUMS = frozenset(
 
 _FACTORS = {
     "mul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "convolution": (0, 1), "addmm": (1, 2),
-    "div": (0, 1), "outer": (0, 1), "ger": (0, 1), "linear": (0, 1), "matmul": (0, 1),
+    "div": (0, 1), "outer": (0, 1), "ger": (0, 1), "linear": (0, 1), "matmul": (0, 1), "baddbmm": (1, 2), "addmv": (1, 2),
 }  # fmt: skip
 """Operations that are linear in each of two arguments (or, division, in the first)."""
 
@@ -66,31 +66,35 @@ _MAXIMA = frozenset(
         "adaptive_max_pool2d adaptive_max_pool3d fmax fmin"
     ).split()
 )
+_CHOOSERS = frozenset(
+    (
+        "where masked_fill index _unsafe_index gather index_select scatter scatter_add scatter_reduce index_add index_put "
+        "index_copy index_fill masked_scatter take take_along_dim"
+    ).split()
+)
 _SMALLEST = frozenset("min amin minimum fmin".split())
 
-WEIGHTED = frozenset("convolution mm addmm bmm mv linear matmul".split())
-"""Operations whose constant factor is what people call a layer's weights."""
+BARE = {"addmm": "mm", "baddbmm": "bmm", "addmv": "mv"}
+"""Products with something added, and the same without."""
 
-PIECEWISE_LINEAR = frozenset("relu relu6 leaky_relu _prelu_kernel hardtanh clamp clamp_min clamp_max threshold abs".split())
+WEIGHTED = frozenset("convolution mm addmm bmm baddbmm mv addmv linear matmul".split())
+"""Operations whose constant factor is what people call a layer's weights."""
 
 RECTIFIERS = frozenset("relu relu6 hardtanh clamp clamp_min threshold maximum".split())
 """Rectifiers, where their lower bound is zero; see :func:`rectifies`."""
 
-ACTIVATIONS = frozenset(
-    (
-        "gelu silu mish elu celu selu softplus leaky_relu _prelu_kernel hardswish hardsigmoid sigmoid tanh log_sigmoid "
-        "softshrink hardshrink rrelu erf hardtanh threshold"
-    ).split()
-)
-"""Activation functions that are not rectifiers."""
+ARITHMETIC = frozenset("pow sqrt rsqrt reciprocal square exp log div".split())
+"""Functions of each number alone that norms and quotients are made of, and no one takes for an activation."""
 
 
 def kind_of(step: Step, values: Values) -> Kind:
     """The kind of a step, given what its arguments are."""
     name, out = step.name, values[step.out]
+    if any(isinstance(value, Tensor) and value.is_complex() for value in (out, *(values[i] for i in step.refs))):
+        return Kind.UNKNOWN
     if name == "detach" or (isinstance(out, Tensor) and not out.dtype.is_floating_point):
         return Kind.CUT
-    if name in ("where", "masked_fill", "index", "_unsafe_index", "gather", "index_select") and _condition_varies(step, values):
+    if name in _CHOOSERS and _condition_varies(step, values):
         return Kind.CHOICE
     if name in _MOVES:
         return Kind.MOVE
@@ -125,10 +129,7 @@ def _marked(step: Step) -> bool:
 
 def _condition_varies(step: Step, values: Values) -> bool:
     """Whether a mask or an index is computed from the input."""
-    first = 0 if step.name == "where" else 1
-    rest = step.args[first : first + 1] if step.name in ("where", "masked_fill") else step.args[1:]
-    found = [part for arg in rest for part in (arg if isinstance(arg, (list, tuple)) else [arg])]
-    return any(isinstance(part, Ref) and not values[part.index].dtype.is_floating_point for part in found)
+    return any(isinstance(values[i], Tensor) and not values[i].dtype.is_floating_point for i in step.refs)
 
 
 def smallest(step: Step) -> bool:
@@ -148,7 +149,7 @@ def has_factors(step: Step) -> bool:
 
 def rectifies(step: Step) -> bool:
     """Whether a step is max(0, z), possibly bounded above."""
-    if step.name not in RECTIFIERS:
+    if step.name not in RECTIFIERS or len(step.refs) != 1:
         return False
     if step.name in ("relu", "relu6"):
         return True
@@ -156,5 +157,7 @@ def rectifies(step: Step) -> bool:
         return len(step.refs) == 1 and any(isinstance(arg, Tensor) and not arg.any() for arg in step.args)
     if step.name == "threshold":
         return step.args[1:3] == (0, 0)
+    if not isinstance(step.args[0], Ref):
+        return False
     bound = step.args[1] if len(step.args) > 1 else step.kwargs.get("min", -1 if step.name == "hardtanh" else None)
     return not isinstance(bound, Ref) and bound is not None and not bool(torch.as_tensor(bound).any())

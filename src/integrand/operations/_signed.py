@@ -1,5 +1,6 @@
 """The positive and the negative contributions to a sum, and handing back to each its own."""
 
+# ruff: noqa: SIM905 (tables of names)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,18 +10,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._fuse import Sum
-from ._kinds import factors, has_factors
+from ._fuse import Sum, less
+from ._kinds import BARE, factors, has_factors
 from ._program import Ref, Step
 from ._sweep import vjp
 
 Points = Mapping[int, Tensor]
 """The arguments of a step, by index."""
 
+NUMBER_BY_NUMBER = frozenset("add sub rsub neg mul div where masked_fill _to_copy to".split()) | {"sum of terms"}
+"""Linear steps that add up numbers at the same place, each with a factor of either sign."""
+
+_HOLD_CONSTANTS = frozenset(
+    (
+        "cat stack constant_pad_nd pad index_put scatter scatter_add select_scatter slice_scatter index_add index_copy copy "
+        "index_fill"
+    ).split()
+)
+"""Steps that may put constants between what they move."""
+
 
 def points_of(step: Step, values: Any) -> dict[int, Tensor]:
     """The arguments of a step, by index."""
     return {i: values[i] for i in step.refs}
+
+
+class Bare:
+    """A linear step without what it gives at zero."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __call__(self, *points: Tensor) -> Tensor:
+        refs = self.step.refs
+        out: Tensor = self.step(dict(zip(refs, points, strict=True)))
+        return less(out, constant_of(self.step, dict(zip(refs, points, strict=True))))
 
 
 def without_constant(step: Step) -> Step:
@@ -31,14 +55,22 @@ def without_constant(step: Step) -> Step:
         return replace(step, args=(*step.args[:2], None, *step.args[3:]))
     if step.name == "linear":
         return replace(step, args=step.args[:2])
-    if step.name == "addmm" and not isinstance(step.args[0], Ref):
-        return replace(step, name="mm", function=torch.ops.aten.mm.default, args=step.args[1:3], kwargs={})
-    if step.name in ("add", "sub", "rsub", "where"):
-        first = 1 if step.name == "where" else 0
-        return replace(step, args=(*step.args[:first], *map(_zero, step.args[first:])))
+    if step.name in BARE and not isinstance(step.args[0], Ref):
+        return _product(step)
+    if step.name in ("add", "sub", "rsub"):
+        return replace(step, args=(*map(_zero, step.args[:2]), *step.args[2:]))
+    if step.name == "where":
+        return replace(step, args=(step.args[0], *map(_zero, step.args[1:])))
     if step.name == "masked_fill" and isinstance(step.args[0], Ref):
         return replace(step, args=(*step.args[:2], _zero(step.args[2])))
+    if step.name in _HOLD_CONSTANTS:
+        return replace(step, function=Bare(step), args=tuple(map(Ref, step.refs)), kwargs={})
     return step
+
+
+def _product(step: Step) -> Step:
+    name = BARE[step.name]
+    return replace(step, name=name, function=getattr(torch.ops.aten, name).default, args=step.args[1:3], kwargs={})
 
 
 def _zero(arg: Any) -> Any:
@@ -57,8 +89,13 @@ def constant_of(step: Step, points: Points) -> Tensor:
 def signed_parts(step: Step, points: Points) -> tuple[Tensor, Tensor]:
     """The sums of the positive and of the negative contributions to a linear step, without its constant."""
     positive, negative = torch.zeros(()), torch.zeros(())
+    bare = without_constant(step)
     with torch.no_grad():
-        for half, keeps in _halves(without_constant(step), points):
+        if step.name in NUMBER_BY_NUMBER:
+            for term in _terms(bare, points).values():
+                positive, negative = positive + term.clamp(min=0), negative + term.clamp(max=0)
+            return positive, negative
+        for half, keeps in _halves(bare, points):
             above = half({i: p.clamp(min=0) for i, p in points.items()})
             below = half({i: p.clamp(max=0) for i, p in points.items()})
             positive, negative = positive + (above if keeps else below), negative + (below if keeps else above)
@@ -73,47 +110,40 @@ def hand_signed(step: Step, points: Points, to_positive: Tensor, to_negative: Te
         argument; multiplied by the argument, that is what its contributions get.
     """
     found: dict[int, Tensor] = {}
-    for half, keeps in _halves(without_constant(step), points):
+    bare = without_constant(step)
+    if step.name in NUMBER_BY_NUMBER:
+        for i, term in _terms(bare, points).items():
+            found |= {j: s for j, s in vjp(bare, points, by_sign(term, to_positive, to_negative)) if j == i}
+        return list(found.items())
+    for half, keeps in _halves(bare, points):
         above, below = (to_positive, to_negative) if keeps else (to_negative, to_positive)
         from_above, from_below = (dict(vjp(half, points, seed)) for seed in (above, below))
         for i, seed in from_above.items():
-            part = torch.where(points[i] >= 0, seed, from_below[i])
+            part = by_sign(points[i], seed, from_below[i])
             found[i] = part if i not in found else found[i] + part
     return list(found.items())
 
 
+def by_sign(of: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """One thing where a number is positive, another where it is negative, and their mean where it is zero."""
+    return torch.where(of > 0, positive, torch.where(of < 0, negative, (positive + negative) / 2))
+
+
+def _terms(bare: Step, points: Points) -> dict[int, Tensor]:
+    """What each argument alone contributes to a step that goes number by number."""
+    with torch.no_grad():
+        return {i: bare({j: p if j == i else torch.zeros_like(p) for j, p in points.items()}) for i in bare.refs}
+
+
 def _halves(step: Step, points: Points) -> list[tuple[Step, bool]]:
     """The step in parts whose weights all have one sign, each with whether that sign is plus."""
-    if step.name in ("add", "sub", "rsub"):
-        return _terms(step, points)
-    if step.name == "neg":
-        return [(step, False)]
     if not has_factors(step):
         return [(step, True)]  # sums, means, pools, moves: no weight is negative
-    if step.name == "addmm" and isinstance(step.args[0], Ref):
-        product = replace(step, name="mm", function=torch.ops.aten.mm.default, args=step.args[1:3], kwargs={})
+    if step.name in BARE and isinstance(step.args[0], Ref):
+        product = _product(step)
         empty = [torch.zeros_like(points[a.index] if isinstance(a, Ref) else a) for a in step.args[1:3]]
         return [(replace(step, args=(step.args[0], *empty)), True), *(_halves(product, points) if product.refs else [])]
     place = next(i for i in factors(step) if not isinstance(step.args[i], Ref))
-    weight = step.args[place]
-    if not isinstance(weight, Tensor):
-        return [(step, weight >= 0)]
-    if step.name == "div":
-        step, weight = replace(step, name="mul", function=torch.ops.aten.mul.Tensor), 1 / weight
+    weight: Tensor = step.args[place]
     halves = ((weight.clamp(min=0), True), (weight.clamp(max=0), False))
     return [(replace(step, args=(*step.args[:place], half, *step.args[place + 1 :])), keeps) for half, keeps in halves]
-
-
-def _terms(step: Step, points: Points) -> list[tuple[Step, bool]]:
-    """The terms of a sum or difference of two arguments, one by one."""
-    factor = float(step.kwargs.get("alpha", step.args[2] if len(step.args) > 2 else 1))
-    signs = {"add": (1.0, factor), "sub": (1.0, -factor), "rsub": (-factor, 1.0)}[step.name]
-    terms = []
-    for place, sign in enumerate(signs):
-        other = step.args[1 - place]
-        if isinstance(step.args[place], Ref):
-            # Zeros of the other's shape, so that the term has the shape of the sum.
-            empty = torch.zeros_like(points[other.index]) if isinstance(other, Ref) else _zero(other)
-            args = (*step.args[:1], empty, *step.args[2:]) if place == 0 else (empty, *step.args[1:])
-            terms.append((replace(step, args=args), sign >= 0))
-    return terms

@@ -46,14 +46,12 @@ def sweep(program: Program, seed: Tensor, rule: Rule, values: Values) -> Leaves:
 def vjp(step: Step, values: Values | Mapping[int, Any], arrived: Any) -> list[tuple[int, Tensor]]:
     """What the gradient hands back: the transpose of the step's derivative at ``values``."""
     points = {i: values[i].detach() for i in step.refs}
-    leaves = {i: p.requires_grad_(True) for i, p in points.items() if p.dtype.is_floating_point}
+    leaves = {i: p.requires_grad_(True) for i, p in points.items() if p.dtype.is_floating_point or p.is_complex()}
     with torch.enable_grad():
         out = step(points)
     outputs = [out[slot] for slot in arrived] if isinstance(arrived, dict) else [out]
     seeds = list(arrived.values()) if isinstance(arrived, dict) else [arrived]
     used = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
-    for leaf in leaves.values():
-        leaf.requires_grad_(True)
     if not used or not leaves:
         return []
     found = torch.autograd.grad([o for o, _ in used], list(leaves.values()), [s for _, s in used], allow_unused=True)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 from .._trees import Leaves
 from ..errors import IntegrandError, ModelError
 from ..functions import Function
+from ..functions._layer import _uncompiled
 from ..functions._modules import modules_of
 from ..functions._parts import out_of_memory
-from ._apart import table
-from ._program import Program, Ref, Step
+from ._follow import NOT_FOLLOWED, follow
+from ._program import Program, Step
 
 
 def trace(function: Function, rows: Tensor) -> Program:
@@ -36,42 +34,75 @@ def trace(function: Function, rows: Tensor) -> Program:
 
     names = _parameter_names(function.call.model)
     with _plain_kernels():
-        program = _program(_graph(scores, leaves), len(leaves), names)
+        program = _program(scores, leaves, names)
     if any(step.name.startswith("mkldnn_rnn") for step in program.steps):  # a whole recurrent layer in one kernel
         with _plain_kernels(), _without_onednn():
-            program = _program(_graph(scores, leaves), len(leaves), names)
+            program = _program(scores, leaves, names)
     expected = function.at_input.index_select(0, rows.to(function.at_input.device))
     found = program.scores(program.run(leaves))
-    slack = 1e3 * torch.finfo(expected.dtype).eps * max(1.0, float(function.scale[rows.tolist()].max()))
-    if found.shape != expected.shape or not bool(((found - expected).abs() <= slack).all()):
+    if not _close(found, expected, function, rows):
         raise ModelError(
             f"the model gives {expected.tolist()[:3]} and its operations, followed one by one, give {found.tolist()[:3]}. "
-            "Expected a model that does the same each time, without writing into views of its own tensors."
+            "Expected a model that does the same each time, without numpy, .tolist() or .item() on what it computes from x, "
+            "and without writing into tensors of its own."
         )
     return program
 
 
-def _graph(scores: Callable[..., Tensor], leaves: Leaves) -> fx.GraphModule:
+def check_at(function: Function, program: Program, leaves: Leaves, rows: Tensor) -> None:
+    """Whether a program that was followed at the input also tells the scores elsewhere.
+
+    It does not where the model takes another way there, or turned numbers into constants behind the tracer's back.
+    """
+    with torch.no_grad():
+        expected = function.scores(leaves, rows)
+    if not expected.isfinite().all():
+        return  # no affair of the operations; methods that need this score say so
+    try:
+        found: Any = program.scores(program.run(leaves))
+    except (RuntimeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        found = None
+    if found is None or not _close(found, expected, function, rows):
+        told = "cannot be run" if found is None else f"give {found.tolist()[:3]}"
+        raise ModelError(
+            f"away from x the model gives {expected.tolist()[:3]}, and the operations that it does at x {told} there. "
+            "Expected the same operations at every input: no branches on, and no numbers or numpy arrays made of, what is "
+            "computed from x. Methods that need only gradients or scores take any model."
+        )
+
+
+def _close(found: Tensor, expected: Tensor, function: Function, rows: Tensor) -> bool:
+    size = max(1.0, float(function.scale[rows.tolist()].max()), float(expected.abs().max()))
+    slack = 10 * torch.finfo(expected.dtype).eps ** 0.5 * size  # fused kernels round otherwise; mistakes are larger
+    return found.shape == expected.shape and bool(((found - expected).abs() <= slack).all())
+
+
+def _program(scores: Callable[..., Tensor], leaves: Leaves, names: dict[int, str]) -> Program:
+    """What the score depends on, as steps."""
     points = tuple(leaf.detach().clone() for leaf in leaves)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's tracer warns about its own internals
+    with torch.no_grad(), _uncompiled(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about its own internals
         try:
             try:
-                return make_fx(torch.func.functionalize(scores), decomposition_table=table())(*points)
+                steps, result = follow(torch.func.functionalize(scores), points, names)
             except RuntimeError as error:  # what is written to a tensor outside cannot be functionalised
-                if out_of_memory(error):
+                if out_of_memory(error) or isinstance(error, IntegrandError):
                     raise
-                return make_fx(scores, decomposition_table=table())(*points)
-        except IntegrandError:
-            raise
+                points = tuple(leaf.detach().clone() for leaf in leaves)
+                steps, result = follow(scores, points, names)
         except Exception as error:
-            if out_of_memory(error):
+            if out_of_memory(error) or isinstance(error, IntegrandError):
                 raise
-            raise ModelError(
-                f"the operations of the model cannot be followed ({type(error).__name__}: {str(error).splitlines()[0]}). "
-                "Expected a model whose Python code does not branch on, or convert to numbers, what it computes from x "
-                "(.item(), float(t), if t > 0, numpy). Methods that need only gradients or scores take any model."
-            ) from error
+            scores(*points)  # where the model itself fails, with its own words
+            raise ModelError(NOT_FOLLOWED.format(f"{type(error).__name__}: {str(error).splitlines()[0]}")) from error
+    if result is None:
+        raise ModelError(
+            "the score does not depend on what is explained: following the model's operations from x never reaches it. "
+            "Check the target, and look for .numpy(), torch.tensor(...), .item() or buffers that it writes to in the model."
+        )
+    return Program(len(leaves), _used(steps, result.index), result.index)
 
 
 @contextmanager
@@ -105,36 +136,6 @@ def _parameter_names(model: Callable[..., Any]) -> dict[int, str]:
     return names
 
 
-def _program(graph: fx.GraphModule, inputs: int, names: dict[int, str]) -> Program:
-    """Constants folded, what the score does not depend on left out."""
-    known: dict[fx.Node, Any] = {}
-    steps: list[Step] = []
-    result: Any = None
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            known[node] = Ref(len(known))
-        elif node.op == "get_attr":
-            known[node] = operator.attrgetter(node.target)(graph)
-        elif node.op == "output":
-            result = known[node.args[0]] if isinstance(node.args[0], fx.Node) else None
-        else:
-            args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-            function, name = _functional(node.target)
-            step = Step(inputs + len(steps), name, function, tuple(args), kwargs, _module(args, names))
-            if step.refs:
-                steps.append(step)
-                known[node] = Ref(step.out)
-            else:
-                with torch.no_grad():
-                    known[node] = step([])
-    if not isinstance(result, Ref):
-        raise ModelError(
-            "the score does not depend on what is explained: following the model's operations from x never reaches it. "
-            "Check the target, and look for .detach().numpy(), torch.tensor(...) or .item() in the model."
-        )
-    return Program(inputs, _used(steps, result.index), result.index)
-
-
 def _used(steps: list[Step], result: int) -> list[Step]:
     wanted, kept = {result}, []
     for step in reversed(steps):
@@ -142,19 +143,3 @@ def _used(steps: list[Step], result: int) -> list[Step]:
             wanted.update(step.refs)
             kept.append(step)
     return kept[::-1]
-
-
-def _module(args: Any, names: dict[int, str]) -> str:
-    tensors = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, Tensor) and leaf.numel()]
-    found = (names.get(t.untyped_storage().data_ptr(), "") for t in tensors)
-    return next((name for name in found if name), "")
-
-
-def _functional(target: Any) -> tuple[Callable[..., Any], str]:
-    """An operation and its name; one that writes in place is replaced by the one that does not."""
-    if target is operator.getitem:
-        return target, "getitem"
-    name = target.overloadpacket.__name__
-    if name.endswith("_") and not name.startswith("__") and hasattr(torch.ops.aten, name[:-1]):
-        return getattr(torch.ops.aten, name[:-1]), name[:-1]
-    return target, name

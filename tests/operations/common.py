@@ -1,0 +1,34 @@
+"""What the tests of operations share."""
+
+from __future__ import annotations
+
+import torch
+
+from integrand._trees import flatten
+from integrand.functions import build
+from integrand.operations import sweep, trace, vjp
+
+D = torch.float64
+
+
+def drawn(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D)
+
+
+def program_of(model, x, **options):
+    """The program of a model at x."""
+    tree, leaves = flatten(x)
+    defaults = {"target": None, "score": "logit", "args": (), "kwargs": {}, "layer": None}
+    defaults |= {"layer_side": "output", "batched": None}
+    function = build(model, tree, leaves, **(defaults | options))
+    return trace(function, torch.arange(function.examples))
+
+
+def gradient(program, leaves):
+    """The gradient of the summed scores, step by step."""
+    values = program.run(leaves)
+    return sweep(program, torch.ones_like(program.scores(values)), lambda step, arrived: vjp(step, values, arrived), values)
+
+
+def names(program):
+    return [step.name for step in program.steps]
