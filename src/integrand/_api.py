@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._trees import Leaves, Tensors, flat, flatten, matched, unflat
+from ._trees import Leaves, Tensors, flat, matched, unflat
 from .attribution import Attribution, Certificate, Promise, group_sums, promised
 from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
@@ -104,20 +104,9 @@ def integrated_gradients(
         Values in the structure of x, with their certificate.
     """
     options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, draws, progress, create_graph)
-    tree, leaves = flatten(x, what="x")
     with undisturbed(model, differentiable=create_graph):
-        function = build(
-            model,
-            tree,
-            tuple(leaf.clone() if leaf.is_inference() else leaf.detach() for leaf in leaves),
-            target=target,
-            score=score,
-            args=tuple(args),
-            kwargs=dict(kwargs or {}),
-            layer=layer,
-            layer_side=layer_side,
-            batched=batched,
-        )
+        call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
+        function = build(model, x, target=target, score=score, **call)
         starts = settle_baselines(baseline, function, draws)
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
         _warn_if_same(starts, function)
@@ -177,20 +166,9 @@ def path_attribution(
             f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Average) or an "
             "object with end() and pieces(batched=...)."
         )
-    tree, leaves = flatten(path.end(), what="the path's end")
     with undisturbed(model, differentiable=create_graph):
-        function = build(
-            model,
-            tree,
-            tuple(leaf.detach() for leaf in leaves),
-            target=target,
-            score=score,
-            args=tuple(args),
-            kwargs=dict(kwargs or {}),
-            layer=None,
-            layer_side="output",
-            batched=batched,
-        )
+        call: dict[str, Any] = {"args": args, "kwargs": kwargs, "batched": batched}
+        function = build(model, path.end(), target=target, score=score, **call, what="the path's end")
         meta = {"method": f"path attribution ({type(path).__name__})"}
         promises = promised(**{} if isinstance(path, Straight) else PATHS_BREAK)
         return attribute(function, path.pieces(batched=function.batched), options, mask, groups, meta, promises)

@@ -12,7 +12,7 @@ from torch import nn
 
 from integrand import Attribution, Certificate
 from integrand.comparison import DEFAULTS, Comparison, compare
-from integrand.comparison._settle import Settings
+from integrand.comparison._settings import Settings
 from integrand.errors import ConvergenceWarning, InputError, ModelError, OptionError, TargetError, TrainModeError
 from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients, Method, PathMethod
 

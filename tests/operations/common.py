@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from integrand._trees import flatten
 from integrand.functions import build
 from integrand.operations import sweep, trace, vjp
 
@@ -17,10 +16,7 @@ def drawn(*shape, seed=1):
 
 def program_of(model, x, **options):
     """The program of a model at x."""
-    tree, leaves = flatten(x)
-    defaults = {"target": None, "score": "logit", "args": (), "kwargs": {}, "layer": None}
-    defaults |= {"layer_side": "output", "batched": None}
-    function = build(model, tree, leaves, **(defaults | options))
+    function = build(model, x, **options)
     return trace(function, torch.arange(function.examples))
 
 

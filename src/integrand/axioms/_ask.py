@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._trees import Leaves, Tensors, flatten
+from .._trees import Leaves, Tensors
 from ..baselines import Baseline, settle_baselines
 from ..errors import InputError, OptionError
 from ..functions import Function, Score, Target, build, undisturbed
@@ -100,13 +100,10 @@ def own_examples(ask: Ask, limits: Limits) -> list[Own]:
 
 
 def _settled(ask: Ask, model: Model) -> tuple[Function, list[Leaves]]:
-    tree, leaves = flatten(ask.x, what="x")
-    own = tuple(leaf.detach().clone() for leaf in leaves)
     with undisturbed(model):
         function = build(
             model,
-            tree,
-            own,
+            ask.x,
             target=ask.target,
             score=ask.score,
             args=ask.args,

@@ -17,7 +17,7 @@ from ._comparison import Comparison, Cost
 from ._curves import PerturbationCurve, deletion_curve, insertion_curve
 from ._removal import CAUTION
 from ._sensitivity import SensitivityN, sensitivity_n
-from ._settle import Settings
+from ._settings import Settings
 
 __all__ = [
     "CAUTION",

@@ -19,8 +19,9 @@ from ..errors import InputError, ModelError, OptionError
 from ..execute._progress import ProgressOption
 from ..functions import Score, Target
 from ..methods import LRP, Deconvnet, DeepLift, Gradient, GradientTimesInput, GuidedBackprop, IntegratedGradients, Method
+from ..methods._base import settled
 from ._comparison import Comparison
-from ._settle import Settings, settled
+from ._settings import Settings
 
 DEFAULTS: tuple[Method, ...] = (
     IntegratedGradients(),

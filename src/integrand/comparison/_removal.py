@@ -18,8 +18,9 @@ from ..baselines import Baseline
 from ..errors import InputError, NonFiniteError, OptionError
 from ..functions import Score, Target
 from ..methods import Problem
+from ..methods._base import settled
 from ._ranks import Floats
-from ._settle import Settings, settled
+from ._settings import Settings
 
 CAUTION = (
     "What this measures is the model as much as the method: with features taken out, the network is shown inputs unlike any "

@@ -22,7 +22,7 @@ from ._files import save
 from ._plain import finite
 from ._ranks import Floats, mean_over_examples
 from ._removal import CAUTION, Removal, at_least, removing
-from ._settle import Settings
+from ._settings import Settings
 from ._text import aligned
 
 if TYPE_CHECKING:

@@ -107,12 +107,9 @@ class Problem:
         """The score as a function of the inputs, or of what layers give or get."""
         return build(
             self.model,
-            self.tree,
-            self.end,
+            self.tree.build(self.end),
             target=self.target,
-            score="logit",
             args=self.args,
-            kwargs={},
             layer=how.layers or None,
             layer_side=how.side,
             batched=True,

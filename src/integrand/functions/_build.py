@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .._trees import Leaves, Tree
+from .._trees import Leaves, Tensors, Tree, flatten
 from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError
 from ._call import Call, Runs
 from ._layer import Layers, capture, find_modules
@@ -123,27 +123,29 @@ def _overwritten(error: RuntimeError) -> str:
 
 def build(
     model: Callable[..., Any],
-    tree: Tree,
-    leaves: Leaves,
+    x: Tensors,
     *,
-    target: Target,
-    score: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    layer: Layers | None,
-    layer_side: LayerSide,
-    batched: bool | None,
+    target: Target = None,
+    score: str = "logit",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    layer: Layers | None = None,
+    layer_side: LayerSide = "output",
+    batched: bool | None = None,
+    what: str = "x",
 ) -> Function:
-    """Run the model once at the input and settle everything that stays fixed along the path."""
+    """Run the model once at the input and settle everything that stays fixed along the path; ``what`` names x in messages."""
+    tree, leaves = flatten(x, what=what)
     if layer_side not in ("output", "input"):
         raise OptionError(f"got layer_side={layer_side!r}; expected 'output' (what the layer gives) or 'input' (what it gets).")
     check_tensors(tree, leaves, what="x", integers=layer is not None)
-    leaves, args, kwargs = pytree.tree_map_only(Tensor, _ordinary, (leaves, args, dict(kwargs)))
-    probe = _probe(Call(model, tree, 1, True, args, kwargs), leaves, target, batched)
+    leaves, others, named = pytree.tree_map_only(Tensor, _ordinary, (leaves, tuple(args), dict(kwargs or {})))
+    leaves = tuple(leaf.detach() for leaf in leaves)
+    probe = _probe(Call(model, tree, 1, True, others, named), leaves, target, batched)
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
-    call = Call(model, tree, examples, batched, args, kwargs, copies=probe.writes)
+    call = Call(model, tree, examples, batched, others, named, copies=probe.writes)
     if probe.writes:
         warn(
             "the model writes into its input in place; a copy is explained and x is left as it was. Expected a model that "

@@ -99,22 +99,11 @@ def integrated_hessians(
         Rows against all features, in the structure of x with one more dimension in front of each example's; or pairs of groups.
     """
     _check(tol, smooth, max_evaluations, memory, chunk, draws)
-    tree, leaves = flatten(x, what="x")
+    call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
     with ExitStack() as stack:
         stack.enter_context(undisturbed(model))
         stack.enter_context(twice_differentiable())
-        function = build(
-            model,
-            tree,
-            tuple(leaf.clone() if leaf.is_inference() else leaf.detach() for leaf in leaves),
-            target=target,
-            score=score,
-            args=tuple(args),
-            kwargs=dict(kwargs or {}),
-            layer=layer,
-            layer_side=layer_side,
-            batched=batched,
-        )
+        function = build(model, x, target=target, score=score, **call)
         rows = choose(features, groups, function)
         starts = settle_baselines(baseline, function, draws)
         _warn_if_same(starts, function)

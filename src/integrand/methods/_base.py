@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, final
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._api import version_of, warn_if_missed
-from .._trees import Leaves, Tensors, flatten, matched, unflat
+from .._trees import Leaves, Tensors, matched, unflat
 from ..attribution import Attribution, Certificate, Promise, Status, group_sums
 from ..baselines import Baseline, settle_baselines
 from ..errors import NonFiniteError
@@ -93,24 +94,9 @@ class Method(abc.ABC):
             chunk: rows to run at a time.
             progress: a bar or a callback.
         """
-        tree, leaves = flatten(x, what="x")
-        own = tuple(leaf.clone() if leaf.is_inference() else leaf.detach() for leaf in leaves)
-        with undisturbed(model):
-            function = build(
-                model,
-                tree,
-                own,
-                target=target,
-                score=score,
-                args=tuple(args),
-                kwargs=dict(kwargs or {}),
-                layer=layer,
-                layer_side=layer_side,
-                batched=batched,
-            )
-            starts = settle_baselines(baseline, function, draws)
-            labels = None if groups is None else matched(groups, function.tree, what="groups")
-            problem = Problem(function, tuple(starts), labels, memory, chunk, progress)
+        call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
+        room: dict[str, Any] = {"memory": memory, "chunk": chunk, "progress": progress}
+        with settled(model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room) as problem:
             result = self.attribute(problem)
         return dataclasses.replace(result, meta=result.meta | {"method": self.name, "settings": repr(self)})
 
@@ -255,6 +241,29 @@ class Problem:
         leaves = unflat(rows, [leaf.shape[1:] for leaf in function.inputs])
         parts = [part.to(leaf.dtype) for part, leaf in zip(leaves, function.inputs, strict=True)]
         return function.tree.build(parts if function.batched else [part[0] for part in parts])
+
+
+@contextmanager
+def settled(
+    model: Callable[..., Any],
+    x: Tensors,
+    baseline: Baseline,
+    *,
+    groups: Tensors | None,
+    draws: int = 20,
+    memory: int | None = None,
+    chunk: int | None = None,
+    progress: ProgressOption = False,
+    **call: Any,
+) -> Iterator[Problem]:
+    """The problem that a method is asked; while it is open the model is not disturbed. ``call`` goes to :func:`build`."""
+    with undisturbed(model):
+        function = build(model, x, **call)
+        starts = settle_baselines(baseline, function, draws)
+        labels = None if groups is None else matched(groups, function.tree, what="groups")
+        if labels is not None:
+            group_sums(function.inputs, labels, batched=True)  # refuses labels that do not fit
+        yield Problem(function, tuple(starts), labels, memory, chunk, progress)
 
 
 @dataclass(frozen=True)
