@@ -13,6 +13,7 @@ from torch import nn
 
 from integrand.errors import NonFiniteError, OperationError, OptionError
 from integrand.methods import LRP, AlphaBeta, Epsilon, Gamma
+from integrand.operations._apart import _lstm_cell
 
 from .zennit_networks import BIASES, COMPOSITES, EPSILON, NETWORKS, RULES, STORE, Residual, drawn
 
@@ -236,3 +237,31 @@ def test_overflow_says_what_to_do():
     w = torch.tensor([[1.0], [-1.0]])
     with pytest.raises(NonFiniteError, match="epsilon-plus"):
         LRP(Epsilon(0.0))(lambda x: (x @ w).sigmoid().sum(1), torch.tensor([[1.0, 1.0]]))
+
+
+class FusedLSTM(nn.Module):
+    """An LSTM as kernels on a GPU compute it: all steps' products at once, biases added in the cell."""
+
+    def __init__(self, own):
+        super().__init__()
+        self.own = own
+
+    def forward(self, x):
+        own = self.own
+        state = cell = x.new_zeros(len(x), own.hidden_size)
+        gates = (x.transpose(0, 1) @ own.weight_ih_l0.T).unbind(0)
+        for one in gates:
+            hidden = state @ own.weight_hh_l0.T
+            state, cell, _ = _lstm_cell(one, hidden, cell, own.bias_ih_l0, own.bias_hh_l0)
+        return state
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("rule", [Epsilon(0.01), Gamma(), AlphaBeta()])
+def test_where_a_kernel_adds_its_biases_does_not_matter(rule, bias):
+    torch.manual_seed(0)
+    own = nn.LSTM(3, 4, batch_first=True).to(D).eval()
+    x = torch.randn(2, 5, 3, dtype=D)
+    method = LRP(rule, bias=bias)
+    expected = method(lambda x: own(x)[0][:, -1], x, target=1).values
+    torch.testing.assert_close(method(FusedLSTM(own), x, target=1).values, expected)

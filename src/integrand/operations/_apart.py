@@ -134,7 +134,7 @@ def _product_and_sum(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alp
 def _lstm_cell(
     own: Tensor, hidden: Tensor, cell: Tensor, bias: Tensor | None = None, hidden_bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gates = _scaled(_scaled(own + hidden, None, bias), None, hidden_bias)
+    gates = _scaled(own, None, bias) + _scaled(hidden, None, hidden_bias)
     enter, forget, new, leave = gates.chunk(4, 1)
     cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
     return leave.sigmoid() * cell.tanh(), cell, gates

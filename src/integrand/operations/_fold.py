@@ -52,6 +52,7 @@ def folded(program: Program) -> Program:
 
     A negative factor turns the layer's positive contributions into negative ones; rules that tell them apart must see that.
     """
+    program = _joined(program)
     uses = Counter(ref for step in program.steps for ref in all_refs(step))
     steps: dict[int, Step] = {}
     for step in program.steps:
@@ -73,6 +74,41 @@ def folded(program: Program) -> Program:
             del steps[view.out]
             steps[step.out] = replace(view, out=step.out)
     return Program(program.inputs, list(steps.values()), program.result)
+
+
+def _joined(program: Program) -> Program:
+    """What is added to every part of an ``unbind`` is added before it: a recurrent layer's bias, on some devices."""
+    users: dict[int, list[Step]] = {}
+    for step in program.steps:
+        for index in all_refs(step):
+            users.setdefault(index, []).append(step)
+    shaped = {step.out for step in program.steps if step.name in _FORMS or step.name in _VIEWS}
+    steps: list[Step] = []
+    gone: dict[int, Step | None] = {}
+    for step in program.steps:
+        layered = step.name == "unbind" and step.refs[0] in shaped and (*step.args, 0)[1] == 0  # the last dimension stays
+        parts = users.get(step.out, []) if layered else []
+        adds = [users.get(part.out, []) for part in parts]
+        first = adds[0][0] if adds and adds[0] else None
+        if first is not None and all(len(found) == 1 and _adds_the_same(found[0], first) for found in adds):
+            source, before = step.args[0], parts[0].out
+            steps.append(replace(first, out=before, args=(source, first.args[1])))
+            step = replace(step, args=(Ref(before), *step.args[1:]))
+            gone |= {part.out: None for part in parts}
+            gone |= {found[0].out: replace(part, out=found[0].out) for part, found in zip(parts, adds, strict=True)}
+        kept = gone.get(step.out, step)
+        if kept is not None:
+            steps.append(kept)
+    return Program(program.inputs, steps, program.result)
+
+
+def _adds_the_same(step: Step, first: Step) -> bool:
+    """Whether two steps add one and the same constant, a number for each place of the last dimension."""
+    if step.name != "add" or first.name != "add" or step.kwargs or not isinstance(step.args[0], Ref):
+        return False
+    own, other = step.args[1], first.args[1]
+    alike = isinstance(own, Tensor) and isinstance(other, Tensor) and own.ndim == 1 and own.shape == other.shape
+    return alike and own.data_ptr() == other.data_ptr()
 
 
 def _is_layer(step: Step) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ._kinds import MOVES, WEIGHTED
 from ._program import Program, Ref, Step
 
 
@@ -48,15 +49,20 @@ class Sum:
 def fused(program: Program) -> Program:
     """The program with chains of sums, differences and constant factors as one step, named ``sum of terms``.
 
-    Someone who writes relu(a) - 1 - relu(b) means one unit with three terms, not a difference of a difference.
+    Someone who writes relu(a) - 1 - relu(b) means one unit with three terms, not a difference of a difference. What is
+    added to a layer is that layer's bias, and stays with it: kernels differ in where they add it.
     """
+    made_by = {step.out: step for step in program.steps}
+    biased: dict[int, bool] = {}
     uses = Counter(ref for step in program.steps for ref in all_refs(step))
     chains: dict[int, tuple[Step, ...]] = {}
     for step in program.steps:
         if not is_part(step):
             continue
-        inner = [chains[i] for i in step.refs if i in chains and uses[i] == 1]
+        inner = [chains[i] for i in step.refs if i in chains and uses[i] == 1 and not biased.get(i)]
         chains[step.out] = (*(part for chain in inner for part in chain), step)
+        sources = {i for part in chains[step.out] for i in part.refs} - {part.out for part in chains[step.out]}
+        biased[step.out] = len(sources) == 1 and _from_layer(min(sources), made_by)
     absorbed = {part.out for chain in chains.values() for part in chain[:-1]}
     steps = []
     for step in program.steps:
@@ -65,6 +71,13 @@ def fused(program: Program) -> Program:
         chain = chains.get(step.out, ())
         steps.append(step if len(chain) < 2 else _sum(step, chain))
     return Program(program.inputs, steps, program.result)
+
+
+def _from_layer(index: int, made_by: dict[int, Step]) -> bool:
+    """Whether a value is what a layer gave, in another place or shape."""
+    while index in made_by and made_by[index].name in MOVES and len(made_by[index].refs) == 1:
+        index = made_by[index].refs[0]
+    return index in made_by and made_by[index].name in WEIGHTED
 
 
 def _sum(last: Step, chain: tuple[Step, ...]) -> Step:

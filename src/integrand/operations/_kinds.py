@@ -26,7 +26,7 @@ class Kind(enum.Enum):
     UNKNOWN = "none of these"
 
 
-_MOVES = frozenset(
+MOVES = frozenset(
     (
         "view _unsafe_view reshape _reshape_alias t transpose permute unsqueeze squeeze expand slice select getitem clone "
         "cat stack split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk alias lift_fresh "
@@ -96,7 +96,7 @@ def kind_of(step: Step, values: Values) -> Kind:
         return Kind.CUT
     if name in _CHOOSERS and _condition_varies(step, values):
         return Kind.CHOICE
-    if name in _MOVES:
+    if name in MOVES:
         return Kind.MOVE
     if name in _SUMS or name in ("where", "sum of terms"):
         return Kind.LINEAR
