@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 import integrand as ig
 from integrand.errors import ConvergenceWarning, FileError, InputError, OptionError
@@ -294,3 +294,21 @@ def test_endings_decide(tmp_path: Path) -> None:
         attribution().save(tmp_path / "r.pkl")
     with pytest.raises(OptionError, match=r"got options \['title'\] for a .safetensors file"):
         attribution().save(tmp_path / "r.safetensors", title="no")
+
+
+def test_with_groups_the_tolerance_is_that_of_their_sums() -> None:
+    """Sums cancel, so that an error that is small beside all features may be large beside the groups."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3)]
+    net, x = nn.Sequential(*layers).double().eval(), torch.randn(30, 40, dtype=torch.float64)
+    for labels in (torch.arange(40) // 10, torch.arange(40) // 10 - 1):
+        found, truth = (ig.integrated_gradients(net, x, target=1, groups=labels, tol=tol) for tol in (0.05, 1e-4))
+        assert found.certificate.converged
+        off = (found.values - truth.values).abs().sum(1)
+        claimed = torch.tensor([one.error * one.magnitude for one in found.certificate])
+        assert bool((off <= 1.2 * claimed).all())
+        assert float((off <= claimed).double().mean()) >= 0.95
+        rest = truth.values.sum(1) if labels.min() == 0 else None
+        if rest is not None:
+            change = torch.tensor([one.score - one.baseline_score for one in truth.certificate], dtype=torch.float64)
+            torch.testing.assert_close(rest, change, rtol=1e-3, atol=1e-4)

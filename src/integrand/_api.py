@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._trees import Leaves, Tensors, flat, matched, unflat
-from .attribution import Attribution, Certificate, Promise, group_sums, promised
+from .attribution import Attribution, Certificate, Promise, columns_of, promised
 from .baselines import Baseline, settle_baselines
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
@@ -90,7 +90,8 @@ def integrated_gradients(
             draws from it repeat from call to call; give the function a generator of its own if they should not.
         mask: in the structure of one example, True for features to explain; the others get zero. The certificate is
             that of all features.
-        groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out.
+        groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out. The
+            tolerance is then that of the groups' sums, with all that is left out as one more group.
         create_graph: make the values differentiable, for attribution priors.
         max_evaluations: gradient evaluations that one example may take.
         memory: bytes that the run may hold beyond model and result, as far as it can tell: a third for activations, the
@@ -109,7 +110,7 @@ def integrated_gradients(
         function = build(model, x, target=target, score=score, **call)
         starts = settle_baselines(baseline, function, draws)
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
-        _warn_if_same(starts, function)
+        warn_if_same(starts, function)
         meta = {"method": "integrated gradients", "baselines": str(len(starts))}
         return attribute(function, pieces, options, mask, groups, meta, promised())
 
@@ -243,7 +244,10 @@ def attribute(
     reporter = Reporter(options.progress)
     row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
     chunks = Chunks.start(device, rows=options.chunk, memory=options.memory, row_bytes=row_bytes)
-    evaluator = Evaluator(function, pieces, chunks, reporter)
+    columns, count = None, 0
+    if groups is not None:
+        columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
+    evaluator = Evaluator(function, pieces, chunks, reporter, columns)
     try:
         if options.rule is not None:
             outcome = integrate_fixed(evaluator, options.rule, options.tol)
@@ -255,9 +259,6 @@ def attribute(
             values = _differentiable(evaluator, outcome)
     finally:
         reporter.close()
-    shapes = [leaf.shape[1:] for leaf in function.inputs]
-    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
-    _warn_if_zero(leaves, function, pieces)
     certificate = Certificate(tuple(outcome.examples), promises)
     if options.create_graph:  # the pass with the graph counts too
         spent = evaluator.gradients.tolist()
@@ -266,10 +267,16 @@ def attribute(
         )
     warn_if_missed(certificate)
     meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
+    if columns is not None:
+        # The column after the groups holds what belongs to none of them: the certificate accounts for all features.
+        if not values.detach().any():
+            _warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces)
+        sums = values[:, :count].to(function.inputs[0].dtype)
+        return Attribution(sums if function.batched else sums[0], certificate, function.batched, meta)
+    shapes = [leaf.shape[1:] for leaf in function.inputs]
+    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
+    _warn_if_zero(leaves, function, pieces)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
-    if groups is not None:
-        labels = matched(groups, function.tree, what="groups")
-        return Attribution(group_sums(shown, labels, batched=function.batched), certificate, function.batched, meta)
     if mask is not None:
         shown = _masked(shown, mask, function)
     return Attribution(function.tree.build(shown), certificate, function.batched, meta)
@@ -307,7 +314,8 @@ def _masked(leaves: Leaves, mask: Tensors, function: Function) -> Leaves:
     return tuple(out)
 
 
-def _warn_if_same(starts: Sequence[Leaves], function: Function) -> None:
+def warn_if_same(starts: Sequence[Leaves], function: Function) -> None:
+    """Warn where the input equals every baseline."""
     same = torch.ones(function.examples, dtype=torch.bool)
     for start in starts:
         for a, b in zip(start, function.inputs, strict=True):
@@ -330,8 +338,8 @@ def _warn_if_zero(leaves: Leaves, function: Function, pieces: Sequence[Piece] = 
             continue
         if not _stands_still(pieces, function, i) if pieces else bool(value.any()):
             warn(
-                f"every attribution to {what}{name} is exactly zero: the score does not depend on it between baseline and "
-                f"input. Check the target, and that the model uses {use}.",
+                f"every attribution to {what}{name} is exactly zero: the score does not depend on it along the path from "
+                f"baseline to input. Check the target, and that the model uses {use}.",
                 ZeroAttributionWarning,
             )
 

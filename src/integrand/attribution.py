@@ -94,7 +94,7 @@ class ExampleCertificate:
         residual: what the sum misses, sum(values) - (F(x) - F(x')). Zero is necessary for accuracy, not sufficient.
         magnitude: sum|a| over the features, the scale of the error; on image networks far above |F(x) - F(x')|.
         error: estimated relative L1 error over the features, sum|a - a*| / sum|a*|. NaN where too few nodes were
-            used to tell.
+            used to tell. Where nothing was integrated or sampled, what rounding does, as far as it was measured.
         tol: the tolerance that was asked for, in the same unit.
         gradients: gradient evaluations (one forward and one backward each) spent on this example.
         forwards: forward evaluations without a backward.
@@ -161,6 +161,8 @@ class ExampleCertificate:
     def __str__(self) -> str:
         exact = self.status is Status.EXACT
         accuracy = "" if exact else f"error {percent(self.error)} (tol {percent(self.tol)})  "
+        if exact and self.error > 1e-5:
+            accuracy = f"rounding {percent(self.error)}  "
         spent = f"{self.gradients} gradients" if self.gradients else f"{self.forwards} forwards"
         line = (
             f"F(x) {number(self.score)}  F(x') {number(self.baseline_score)}  "
@@ -333,6 +335,20 @@ class Attribution:
 def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:
     """Sums of the features with each label, (examples, groups), or (groups,) without a batch dimension."""
     rows = [leaf if batched else leaf[None] for leaf in leaves]
+    columns, count = columns_of(labels, rows)
+    terms = flat([leaf.to(torch.promote_types(rows[0].dtype, torch.float32)) for leaf in rows])
+    out = terms.new_zeros(len(terms), max(count, int(columns.max()) + 1)).index_add(1, columns, terms)
+    out = out[:, :count].to(rows[0].dtype)
+    return out if batched else out[0]
+
+
+def columns_of(labels: Leaves, rows: Sequence[Tensor]) -> tuple[Tensor, int]:
+    """The column of every feature, (features,), and how many groups there are; what belongs to none comes after them.
+
+    Args:
+        labels: integers in the structure of one example; negative ones leave out.
+        rows: the features, (examples, ...) each.
+    """
     for leaf, label in zip(rows, labels, strict=True):
         if label.dtype.is_floating_point or label.dtype.is_complex or label.dtype == torch.bool:
             raise InputError(f"groups has dtype {label.dtype}; expected integers, -1 for features to leave out")
@@ -347,13 +363,11 @@ def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:
     count = max(int(label.max()) for label in labels) + 1
     if count < 1:
         raise InputError("groups labels no feature (all labels are negative); expected labels 0, 1, ...")
-    out = rows[0].new_zeros(rows[0].shape[0], count + 1, dtype=torch.promote_types(rows[0].dtype, torch.float32))
-    for leaf, label in zip(rows, labels, strict=True):
-        index = label.expand(leaf.shape[1:]).flatten().to(leaf.device, torch.long).clamp(min=-1)
-        # Column `count` takes the features that are left out; it is dropped below.
-        out = out.index_add(1, torch.where(index < 0, count, index), flat([leaf]).to(out.dtype))
-    out = out[:, :count].to(rows[0].dtype)
-    return out if batched else out[0]
+    index = [
+        label.expand(leaf.shape[1:]).flatten().to(leaf.device, torch.long) for leaf, label in zip(rows, labels, strict=True)
+    ]
+    columns = torch.cat(index)
+    return torch.where(columns < 0, count, columns), count
 
 
 def _array(leaf: Tensor) -> np.ndarray[Any, Any]:

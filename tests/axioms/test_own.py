@@ -106,8 +106,13 @@ def test_a_dummy_is_found_and_the_note_says_how():
     found = check(Shares(), "sensitivity-b", model, two(), args=(scale,))
     assert found.kept is False
     assert "does not depend on x[1][2], as far as 16 probes show" in found.counterexample.statement
-    named = check(Shares(), "sensitivity-b", model, two(), args=(scale,), dummy=[0])
-    assert "x[0][0], as you say" in named.counterexample.statement
+    named = check(Shares(), "sensitivity-b", model, two(), args=(scale,), dummy=[5])
+    assert "x[1][2], as you say" in named.counterexample.statement
+    with pytest.raises(InputError, match=r"got dummy=\[5, 0\], and moving x\[0\]\[0\] moves the score by .* Leave 0 out"):
+        check(Shares(), "sensitivity-b", model, two(), args=(scale,), dummy=[5, 0])
+    kept = check(IG, "sensitivity-b", model, two(), args=(scale,))
+    assert kept.note == "taken for dummies, as far as 16 probes show: x[1][2]"
+    assert kept.note in kept.sentence
 
 
 def test_deeplift_breaks_implementation_invariance_on_any_model_that_one_can_add_to():

@@ -48,6 +48,7 @@ def test_a_search_prints_the_table_and_the_evidence(run):
     assert "sens. (a)" in done.output
     assert "broken" in done.output
     assert "at x = " in done.output
+    assert "--format json" in done.output
     assert "at x = " not in run(*FEW, "--no-evidence").output
 
 
@@ -112,6 +113,11 @@ def test_a_made_model_with_random_numbers(run):
         (("axioms", "--method", "deeplfit"), "Did you mean 'deeplift'?"),
         (("axioms", "--axiom", "beauty"), "completeness"),
         (("axioms", "--input", "x.pt"), "without --model"),
+        (("axioms", "--score", "probability", "--baseline", "1"), "got --baseline, --score without --model"),
+        (
+            ("axioms", "--model", "nets_for_axioms:make", "--shape", "5"),
+            "got --shape 5, and nets_for_axioms:make fails on an input of shape (1, 5): ",
+        ),
         (("axioms", "--model", "nets_for_axioms:make"), "--model needs an input"),
         (("axioms", "--model", "nets_for_axioms:make", "--input", "none.pt"), "there is no file"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import json
 import sys
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from torch import nn
 
 from integrand import Status
-from integrand.errors import MissingExtraError, OptionError
+from integrand.errors import InputError, MissingExtraError, OptionError
 from integrand.interactions import InteractionCertificate, Interactions, Pair, integrated_hessians
 
 
@@ -123,3 +125,47 @@ def test_without_matplotlib(result, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"integrand\[pictures\]"):
         result.show()
+
+
+def test_saving(result, tmp_path):
+    read = json.loads(result.save(tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert read == result.to_dict()
+    assert read["values"] == result.values.tolist()
+    assert read["attributions"] == result.attributions.tolist()
+    assert read["rows"] == [0, 1, 2, 3]
+    assert read["certificate"][1]["status"] == "converged"
+    assert read["certificate"][0]["error"] == result.certificate[0].error
+    named = integrated_hessians(lambda a, b: a.prod(1) * b, {"a": torch.ones(1, 2), "b": torch.ones(1)})
+    assert json.loads(named.save(tmp_path / "named.json").read_text(encoding="utf-8"))["rows"] == [["a", 0], ["a", 1], ["b"]]
+    both = integrated_hessians(lambda a, b: a.prod(1) * b, (torch.ones(1, 2), torch.ones(1)))
+    assert len(both.to_dict()["values"]) == 2
+    groups = integrated_hessians(product, torch.ones(1, 4), groups=torch.tensor([1, 0, 1, -1]))
+    assert groups.to_dict()["outside"] == groups.outside.tolist()
+    with pytest.raises(OptionError, match=r"got the ending '.html'; expected .png, .svg, .pdf or .json"):
+        result.save(tmp_path / "found.html")
+    with pytest.raises(OptionError, match="they are for pictures"):
+        result.save(tmp_path / "found.json", title="no")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_saving_a_picture(result, tmp_path, ending):
+    pytest.importorskip("matplotlib")
+    path = result.save(tmp_path / f"found.{ending}", example=1, title="A title")
+    assert path.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused(dtype):
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
+    x = torch.ones(1, 4)
+    words = f"in {str(dtype)[6:]}; expected float32 or float64: .* noise. Use model.float"
+    with pytest.raises(InputError, match=words):
+        integrated_hessians(copy.deepcopy(net).to(dtype), x.to(dtype))
+    with pytest.raises(InputError, match=words):
+        integrated_hessians(product, x.to(dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(InputError, match="bfloat16"):
+        integrated_hessians(net, x)
+    inside = copy.deepcopy(net).to(dtype)
+    with pytest.raises(InputError, match=words):
+        integrated_hessians(lambda x: inside(x.to(dtype)), x)
+    assert integrated_hessians(net, x).converged

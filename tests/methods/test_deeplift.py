@@ -233,7 +233,7 @@ def test_options_and_certificate():
     with pytest.raises(OptionError, match="rule='linear'"):
         DeepLift("linear")
     result = DeepLift()(mlp(nn.ReLU()), drawn(2, 5), target=0)
-    assert all((one.status, one.rule, one.gradients) == (Status.EXACT, "rescale", 1) for one in result.certificate)
+    assert all((one.status, one.rule, one.gradients) == (Status.EXACT, "rescale", 2) for one in result.certificate)
     kept = {p.axiom: p.kept for p in result.certificate.promises}
     assert kept["completeness"]
     assert not kept["implementation-invariance"]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from integrand.attribution import Status
-from integrand.errors import ConvergenceWarning, OptionError
+from integrand.errors import ConvergenceWarning, OptionError, ZeroAttributionWarning
 from integrand.methods import ExpectedGradients, IntegratedGradients
 
 
@@ -136,7 +136,8 @@ def test_structures_layers_and_single_examples():
 
 
 def test_an_input_that_equals_its_baseline_gets_zero():
-    result = ExpectedGradients()(network(4), torch.zeros(1, 4, dtype=torch.float64))
+    with pytest.warns(ZeroAttributionWarning, match="the input equals the baseline"):
+        result = ExpectedGradients()(network(4), torch.zeros(1, 4, dtype=torch.float64))
     assert not result.values.any()
     assert result.certificate.only.error == 0
     assert result.certificate.only.converged

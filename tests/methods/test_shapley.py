@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from integrand.attribution import Status
-from integrand.errors import ConvergenceWarning, InputError, NonFiniteError, OptionError
+from integrand.errors import ConvergenceWarning, InputError, NonFiniteError, OptionError, ZeroAttributionWarning
 from integrand.methods import Shapley
 
 
@@ -227,7 +227,8 @@ def test_an_input_that_equals_its_baseline_gets_zero(exact):
     f, x = network(4), points(2, 4)
     b = x.clone()
     b[1] = 0
-    result = Shapley(exact=exact, tol=0.5)(f, x, b)
+    with pytest.warns(ZeroAttributionWarning, match="the input equals the baseline"):
+        result = Shapley(exact=exact, tol=0.5)(f, x, b)
     assert not result.values[0].any()
     assert result.certificate[0].error == 0
     assert result.certificate[0].converged

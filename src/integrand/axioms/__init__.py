@@ -13,11 +13,12 @@ from ._check import check
 from ._formula import Network
 from ._network import FormulaModule, network
 from ._parse import parse
-from ._table import Step, Table, table
+from ._table import METHODS, Step, Table, table
 from ._verdict import Counterexample, Verdict
 
 __all__ = [
     "AXIOMS",
+    "METHODS",
     "Counterexample",
     "FormulaModule",
     "Network",

@@ -85,10 +85,11 @@ def check(
         layer: the submodule whose value is explained instead of x, an embedding for instance.
         layer_side: what the layer gives or gets.
         batched: whether the first dimension of x counts examples.
-        groups: integer labels in the structure of one example; each group then counts as a feature. Without them, single
-            numbers do, or blocks of them where there are more than 64.
+        groups: integer labels in the structure of one example; each group then counts as a feature, and what is labelled
+            -1 as one more. Without them, single numbers do, or blocks of them where there are more than 64. The method is
+            told, and explains groups and blocks as such.
         features: numbers of the features (or groups, or blocks) to look at.
-        dummy: numbers of those that the score does not depend on; for ``sensitivity-b``.
+        dummy: numbers of those that the score does not depend on, for ``sensitivity-b``; probes see to it that this is so.
         equivalent: another model that computes the same, for ``implementation-invariance``; without one, the model is
             wrapped in ways that provably change nothing.
         examples: how many rows of x to look at.
@@ -162,10 +163,12 @@ def on_models(
     worst: tuple[Trial, Own] | None = None
     tried = undecided = refused = 0
     refusal = ""
+    said: dict[str, None] = {}
     for own in owns:
         try:
             for trial in axiom.on_model(method, own):
                 tried += 1
+                said |= {trial.note: None} if trial.note else {}
                 undecided += not trial.finding.decided
                 if progress is not None:
                     progress(tried)
@@ -177,6 +180,7 @@ def on_models(
     if not tried and not refused:
         notes.append(_NOTHING[axiom.NAME])
     kept = True if tried > undecided else None
+    notes += said if worst is None else ()
     verdict = Verdict(
         axiom.NAME,
         axiom.RULE,

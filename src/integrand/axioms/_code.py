@@ -72,6 +72,11 @@ def case_code(method: Method, case: Case) -> str:
         lines.append(f'{_variable(name)} = network("{net}"{inputs})')
     lines.append(f"x, baseline = torch.tensor([{list(case.x)}]).double(), torch.tensor([{list(case.baseline)}]).double()")
     models = ", ".join(_variable(name) for name, _ in case.networks)
+    if case.weights:
+        first, second, total = (f"{expression}({_variable(name)}, x, baseline).values" for name, _ in case.networks)
+        u, v = case.weights
+        both = f"{u!r} * {first} {'+' if v >= 0 else '-'} {abs(v)!r} * {second}"
+        return "\n".join([*lines, f"print({total})  # of the sum", f"print({both})  # the same sum of theirs"])
     if len(case.networks) == 1:
         return "\n".join([*lines, f"print({expression}({models}, x, baseline).values)"])
     return "\n".join([*lines, f"for model in ({models}):", f"    print({expression}(model, x, baseline).values)"])

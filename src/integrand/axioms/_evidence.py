@@ -63,7 +63,7 @@ class Explained:
     """One attribution of one example, flattened.
 
     Attributes:
-        values: (features,) in float64.
+        values: (features,) in float64, or (groups,).
         slack: by how much the values may be off in all, sum|a - a*|, as the certificate says; NaN where it cannot tell.
         magnitude: sum|a|.
         score: F(x).
@@ -109,11 +109,13 @@ class Finding:
         return not math.isnan(self.allowed)
 
 
-def explain(method: Method, model: Callable[..., Any], x: Tensors, baseline: Tensors) -> Explained:
+def explain(
+    method: Method, model: Callable[..., Any], x: Tensors, baseline: Tensors, groups: Tensors | None = None
+) -> Explained:
     """Attribute the only score of a single example, without warnings: a check looks at the certificate itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IntegrandWarning)
-        result = method(model, x, baseline)
+        result = method(model, x, baseline, groups=groups)
     one = result.certificate.only
     values = flat(flatten(result.values, what="values")[1])[0].detach().double().cpu()
     size = one.magnitude + abs(one.score) + abs(one.baseline_score)

@@ -19,6 +19,9 @@ from ._wrappers import BothSigns, Mirrored, PaperPair, Random, Sum, as_input
 ROWS = 64
 """Probes that are run at a time."""
 
+HALF = dict.fromkeys((torch.float16, torch.bfloat16), 16.0)
+"""Units of rounding that a score may be off by in half precision, where the thousand of the others would be all of it."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -27,12 +30,14 @@ class Trial:
     Attributes:
         finding: how it was judged.
         options: of :func:`check`, that lead to it again.
+        note: what a kept verdict should say of it.
         x: the input, where it is not the user's own.
         start: the baseline, likewise.
     """
 
     finding: Finding
     options: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
     x: Leaves | None = None
     start: Leaves | None = None
 
@@ -71,13 +76,23 @@ class Own:
     def explain(
         self, method: Method, model: nn.Module | None = None, *, x: Leaves | None = None, start: Leaves | None = None
     ) -> Explained:
-        """An attribution of the score, or of a module in its place, here or elsewhere."""
+        """An attribution of the score, or of a module in its place, here or elsewhere: a value for each part.
+
+        Features in no part count as one more, the last, so that the values account for all of the score.
+        """
         point, base = as_input(x or self.x), as_input(start or self.start)
         if model is not None or x is not None:
-            return explain(method, model or self.score, point, base)
+            return explain(method, model or self.score, point, base, self._groups())
         if repr(method) not in self._made:  # the same for every axiom
-            self._made[repr(method)] = explain(method, self.score, point, base)
+            self._made[repr(method)] = explain(method, self.score, point, base, self._groups())
         return self._made[repr(method)]  # type: ignore[no-any-return]
+
+    def _groups(self) -> Any:
+        """The part of every feature, for a method; None where each is its own."""
+        if not self.parts.grouped:
+            return None
+        labels = unflat(self.parts.whole()[None].to(self.x[0].device), [leaf.shape[1:] for leaf in self.x])
+        return as_input(tuple(label[0] for label in labels))
 
     def features_of(self, part: int) -> Tensor:
         """The places of a part's features."""
@@ -100,7 +115,8 @@ class Own:
 
     def looked_at(self) -> list[int]:
         """The parts to look at."""
-        return list(self.chosen) if self.chosen is not None else list(range(len(self.parts)))
+        there = {int(label) for label in self.parts.labels.unique()}  # labels may leave numbers out
+        return [part for part in (range(len(self.parts)) if self.chosen is None else self.chosen) if part in there]
 
     def noise(self) -> float:
         """By how much scores may differ by rounding alone: of the score, and of what cancels in it."""
@@ -112,9 +128,17 @@ class Own:
             sign = (torch.randint(0, 2, rows.shape, generator=generator) * 2 - 1).to(rows)
             values = self.values(rows)
             nearby = self.values(rows + sign * eps * float(rows.abs().max() or 1.0))
-            size = 1e3 * eps * float(values[:2].abs().max())
-            self._made["noise"] = size + 8 * float((values - nearby).abs().max())
+            moved = 8 * float((values - nearby).abs().max())
+            # A score that jumps is no score that rounds: what rounding does is of the size of what is rounded.
+            self._made["shaken"] = min(moved, 64 * eps * max(float(values.abs().max()), float(rows.abs().max())))
+            size = HALF.get(self.x[0].dtype, 1e3) * eps * float(values[:2].abs().max())
+            self._made["noise"] = size + moved
         return float(self._made["noise"])
+
+    def shaken(self) -> float:
+        """The share of the noise that comes from rounding the input."""
+        self.noise()
+        return float(self._made["shaken"])
 
     def wobble(self, method: Method) -> float:
         """By how much an attribution may differ in all when its input is rounded differently: four times what was seen."""
@@ -145,26 +169,6 @@ class Own:
                     ends = (rows[k : k + 1], base) if arrives else (base, rows[k : k + 1])
                     yield parts[k], self.leaves(ends[0]), self.leaves(ends[1])
 
-    def dummies(self) -> tuple[list[int], str]:
-        """The parts that do nothing, and how that is known."""
-        if self.dummy is not None:
-            return list(self.dummy), ", as you say"
-        generator = torch.Generator().manual_seed(self.seed)
-        here, there = flat(self.start), flat(self.x)
-        mixes = torch.rand(self.probes, len(self.parts) + 1, generator=generator, dtype=torch.float64)
-        mixes[: self.probes // 2] = mixes[: self.probes // 2].round()
-        share = mixes[:, self.parts.labels].to(here)  # label -1 takes the last column
-        rows = here + share * (there - here)
-        before = self.values(rows)
-        found = []
-        for part in self.looked_at():
-            where, moved = self.features_of(part), rows.clone()
-            swapped = torch.where(share[:, where] > 0.5, here[:, where], there[:, where])
-            moved[:, where] = swapped + torch.rand(swapped.shape, generator=generator).to(here) * (there - here).abs().mean()
-            if float((self.values(moved) - before).abs().max()) <= self.noise():
-                found.append(part)
-        return found, f", as far as {self.probes} probes show"
-
     def equivalents(self) -> Iterator[tuple[str, nn.Module]]:
         """What computes the same as the score: the user's own, else wrappers that provably do."""
         if self.equals is not None:
@@ -173,8 +177,10 @@ class Own:
             return  # that is what was asked
         yield "its inputs as relu(z) - relu(-z)", BothSigns(self.score, self.x)
         span = (flat(self.x) - flat(self.start))[0].abs()
-        if int((span > 0).sum()) >= 2:
-            first, second = (int(i) for i in span.argsort(descending=True)[:2])
+        order, whole = span.argsort(descending=True).cpu(), self.parts.whole()
+        apart = order[(whole[order] != whole[order[0]]) & (span.cpu()[order] > 0)]  # within a part the two would cancel
+        if len(apart):
+            first, second = int(order[0]), int(apart[0])
             ends = self.values(torch.cat([flat(self.x), flat(self.start)]))
             size = float((ends[0] - ends[1]).abs()) or 1.0
             pair = PaperPair(self.score, self.x, self.start, (first, second), size)

@@ -23,10 +23,12 @@ class Parts:
     Attributes:
         labels: (features,) the part of each, -1 for none.
         names: of the parts, for people.
+        grouped: whether a part may have several features, so that methods are to explain parts.
     """
 
     labels: Tensor
     names: tuple[str, ...]
+    grouped: bool = True
 
     def __len__(self) -> int:
         return len(self.names)
@@ -34,6 +36,10 @@ class Parts:
     def where(self, part: int) -> Tensor:
         """The features of a part."""
         return (self.labels == part).nonzero().flatten()
+
+    def whole(self) -> Tensor:
+        """Labels without -1: what belongs to no part is one more."""
+        return torch.where(self.labels < 0, len(self), self.labels)
 
 
 def parts_of(leaves: Leaves, tree: Tree, groups: Tensors | None) -> Parts:
@@ -52,7 +58,7 @@ def parts_of(leaves: Leaves, tree: Tree, groups: Tensors | None) -> Parts:
         return Parts(wide.long(), tuple(f"group {i}" for i in range(int(wide.max()) + 1)))
     if sum(leaf[0].numel() for leaf in leaves) <= MOST:
         names = [name for suffix, leaf in zip(tree.names, leaves, strict=True) for name in _entries(suffix, leaf)]
-        return Parts(torch.arange(len(names)), tuple(names))
+        return Parts(torch.arange(len(names)), tuple(names), grouped=False)
     blocks, names = [], []
     for suffix, leaf in zip(tree.names, leaves, strict=True):
         own = _blocks(leaf[0])

@@ -55,7 +55,7 @@ def _finding(f: Explained, g: Explained, total: Explained, weights: tuple[float,
     u, v = weights
     wanted = u * f.values + v * g.values
     gap = float((total.values - wanted).abs().sum())
-    formula = f"{u:g} {names[0]} {'+' if v >= 0 else '-'} {abs(v):g} {names[1]}"
-    statement = f"the attributions of {formula} differ from the same sum of attributions by {gap:.6g} in all"
-    shown = ((formula, rounded(total.values)), ("the sum of the attributions", rounded(wanted)))
+    formula = f"{u:g} times {names[0]} {'plus' if v >= 0 else 'minus'} {abs(v):g} times {names[1]}"
+    statement = f"the attributions of {formula} differ from the same sum of their attributions by {gap:.6g} in all"
+    shown = ((formula, rounded(total.values)), ("both, summed with these weights", rounded(wanted)))
     return Finding(gap, allowance(f, g, total, weights=(u, v, 1.0)), statement, shown)

@@ -50,9 +50,9 @@ def judge(method: Method, case: Case) -> Finding:
 def on_model(method: Method, own: Own) -> Iterator[Trial]:
     """Inputs that differ from a baseline in one feature (or group): those with the largest effect on the score."""
     for part, x, start in own.single_moves():
-        where = own.features_of(part)
         one = own.explain(method, x=x, start=start)
-        yield Trial(_finding(one, where, own.name_of(part), "the model"), {"features": [part]}, x, start)
+        finding = _finding(one, torch.tensor([part]), own.name_of(part), "the model")
+        yield Trial(finding, {"features": [part]}, x=x, start=start)
 
 
 def _finding(one: Explained, where: Tensor, feature: str, name: str) -> Finding:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..methods import Method
+from ._dummies import dummies
 from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
 from ._network import Floats
 from ._own import Own, Trial
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 NAME = "sensitivity-b"
 RULE = "a feature that the score does not depend on gets nothing"
+
+NAMED = 8
+"""Dummies that a note names, at the most."""
 
 
 def cases() -> SearchStrategy[Case]:
@@ -51,16 +55,21 @@ def judge(method: Method, case: Case) -> Finding:
 
 def on_model(method: Method, own: Own) -> Iterator[Trial]:
     """Features that the user names, or that no probe moves the score by."""
-    dummies, how = own.dummies()
-    if not dummies:
+    found, how = dummies(own)
+    if not found:
         return
     one = own.explain(method)
-    for part in dummies:
-        said = f"the score does not depend on {own.name_of(part)}{how}"
-        yield Trial(_finding(one, own.features_of(part), said, "the model"), {"dummy": [part]})
+    names = [own.name_of(dummy.part) for dummy in found]
+    note = f"taken for dummies{how}: {', '.join(names[:NAMED])}{', ...' if len(names) > NAMED else ''}"
+    for dummy in found:
+        said = f"the score does not depend on {own.name_of(dummy.part)}{how}"
+        finding = _finding(one, torch.tensor([dummy.part]), said, "the model", dummy.missed)
+        yield Trial(finding, {"dummy": [dummy.part]}, note)
 
 
-def _finding(one: Explained, where: Tensor, said: str, name: str) -> Finding:
-    share = float(one.values[where].abs().sum())
+def _finding(one: Explained, where: Tensor, said: str, name: str, missed: float = 0.0) -> Finding:
+    share, allowed = float(one.values[where].abs().sum()), allowance(one)
     statement = f"{said}; attributed there: {share:.6g}"
-    return Finding(share, allowance(one), statement, ((name, rounded(one.values)),))
+    if share > allowed:  # up to what the probes may have missed, it may be no dummy after all
+        allowed = allowed + missed if share > allowed + missed else float("nan")
+    return Finding(share, allowed, statement, ((name, rounded(one.values)),))

@@ -54,8 +54,9 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
     for first, second, model, x, start in own.mirrored():
         one = own.explain(method, model, x=x, start=start)
         names = own.name_of(first), own.name_of(second)
-        where = own.features_of(first), own.features_of(second)
-        yield Trial(_finding(one, *where, names, "F(x) + F(x swapped)"), {"features": [first, second]}, x, start)
+        where = torch.tensor([first]), torch.tensor([second])
+        finding = _finding(one, *where, names, "F(x) + F(x swapped)")
+        yield Trial(finding, {"features": [first, second]}, x=x, start=start)
 
 
 def _finding(one: Explained, first: Tensor, second: Tensor, features: tuple[str, str], name: str) -> Finding:

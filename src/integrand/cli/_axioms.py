@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -17,8 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .._trees import Tensors
-from ..axioms import AXIOMS, Table, Verdict, table
-from ..axioms._table import METHODS, Step
+from ..axioms import AXIOMS, METHODS, Step, Table, Verdict, table
 from ..errors import OptionError
 from ..methods import by_name
 from ._load import load_model, load_tensors, random_input
@@ -52,9 +52,9 @@ def axioms(
     ] = None,
     input: Annotated[str | None, typer.Option(help="With --model: a .pt, .npy, .npz or .safetensors file.")] = None,
     shape: Annotated[str | None, typer.Option(help="Instead of --input: random numbers, such as 3,224,224.")] = None,
-    baseline: Annotated[str, typer.Option(help="With --model: a number, or a file like --input.")] = "0",
+    baseline: Annotated[str | None, typer.Option(help="With --model: a number, or a file like --input. Default: 0.")] = None,
     target: Annotated[int | None, typer.Option(help="With --model: the output to explain. Default: the top class.")] = None,
-    score: Annotated[ScoreName, typer.Option(help="With --model: what is explained.")] = ScoreName.logit,
+    score: Annotated[ScoreName | None, typer.Option(help="With --model: what is explained. Default: logit.")] = None,
     equivalent: Annotated[str | None, typer.Option(help="With --model: another model that computes the same.")] = None,
     examples: Annotated[int | None, typer.Option(min=1, help="Cases that each search tries; with --model, rows.")] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
@@ -91,15 +91,16 @@ def _on_model(
     model: str | None,
     input: str | None,
     shape: str | None,
-    baseline: str,
+    baseline: str | None,
     target: int | None,
-    score: ScoreName,
+    score: ScoreName | None,
     equivalent: str | None,
     seed: int,
 ) -> dict[str, Any]:
     """What the table needs to know of a user's model; nothing for a search."""
     if model is None:
-        given = {"--input": input, "--shape": shape, "--target": target, "--equivalent": equivalent}
+        given = {"--input": input, "--shape": shape, "--baseline": baseline, "--target": target, "--score": score}
+        given["--equivalent"] = equivalent
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise OptionError(f"got {', '.join(named)} without --model; expected --model package.module:function.")
@@ -107,14 +108,30 @@ def _on_model(
     if (input is None) == (shape is None):
         raise OptionError("--model needs an input: expected --input x.npy (or .pt, .npz, .safetensors), or --shape 3,224,224.")
     x: Tensors = load_tensors(input) if input is not None else random_input(shape or "", seed=seed)
+    loaded, other = (None if name is None else load_model(name) for name in (model, equivalent))
+    if isinstance(x, torch.Tensor) and shape is not None:
+        _try(model, loaded, x, shape)
     return {
-        "model": load_model(model),
+        "model": loaded,
         "x": x,
-        "baseline": _number(baseline),
+        "baseline": _number(baseline or "0"),
         "target": target,
-        "score": score.value,
-        "equivalent": None if equivalent is None else load_model(equivalent),
+        "score": (score or ScoreName.logit).value,
+        "equivalent": other,
     }
+
+
+def _try(name: str, model: Any, x: torch.Tensor, shape: str) -> None:
+    """Run a model once on a shape that was typed: where it cannot, what it says in one line."""
+    try:
+        with torch.no_grad():
+            model(x)
+    except Exception as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise OptionError(
+            f"got --shape {shape}, and {name} fails on an input of shape {tuple(x.shape)}: {said}. Expected the shape of one "
+            "example, without the batch."
+        ) from error
 
 
 def _number(text: str) -> Any:
@@ -163,6 +180,8 @@ def _show(found: Table, *, evidence: bool) -> None:
             console.print()
             console.print(Text(f"{verdict.settings}: {verdict.sentence}", style=_STYLE.get(verdict.word, "")))
             console.print(Text("\n".join("  " + line for line in str(verdict.counterexample).splitlines())))
+        if any(verdict.counterexample for row in found.verdicts for verdict in row):
+            console.print(Text(f"\n{_CODE}", style="dim"))
     if found.refuted:
         refuted = ", ".join(f"{verdict.settings} {verdict.axiom}" for verdict in found.refuted)
         console.print(Text(f"\nPromises refuted: {refuted}", style="bold red"))
@@ -177,6 +196,8 @@ _HEADS = {
     "symmetry": "symmetric",
 }
 """Short enough for a terminal of 80 columns."""
+
+_CODE = "Python that brings each of these back is in the page and in the data: --out table.html, or --format json (code)."
 
 _LEGEND = "kept 100: none of 100 cases broke it.  *: though the method does not promise it.  ?: errors too large to tell."
 

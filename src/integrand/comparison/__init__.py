@@ -14,7 +14,8 @@ the input, which people ask for; read what they do and do not show in their ``ca
 
 from ._compare import DEFAULTS, compare
 from ._comparison import Comparison, Cost
-from ._curves import PerturbationCurve, deletion_curve, insertion_curve
+from ._curve import PerturbationCurve
+from ._curves import deletion_curve, insertion_curve
 from ._removal import CAUTION
 from ._sensitivity import SensitivityN, sensitivity_n
 from ._settings import Settings

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Unpack
 
 import torch
@@ -15,10 +17,20 @@ from .._api import version_of
 from .._trees import Tensors, flatten
 from ..attribution import Attribution
 from ..baselines import Baseline
-from ..errors import InputError, ModelError, OptionError
+from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning
 from ..execute._progress import ProgressOption
 from ..functions import Score, Target
-from ..methods import LRP, Deconvnet, DeepLift, Gradient, GradientTimesInput, GuidedBackprop, IntegratedGradients, Method
+from ..methods import (
+    LRP,
+    Deconvnet,
+    DeepLift,
+    Gradient,
+    GradientTimesInput,
+    GuidedBackprop,
+    IntegratedGradients,
+    Method,
+    by_name,
+)
 from ..methods._base import settled
 from ._comparison import Comparison
 from ._settings import Settings
@@ -40,7 +52,7 @@ def compare(
     x: Tensors,
     baseline: Baseline = None,
     *,
-    methods: Sequence[Method] | Mapping[str, Method] | None = None,
+    methods: Sequence[Method | str] | Mapping[str, Method | str] | None = None,
     target: Target = None,
     score: Score = "logit",
     groups: Tensors | None = None,
@@ -65,8 +77,9 @@ def compare(
         x: the input.
         baseline: what it is compared with; zero if not given. A function that draws baselines is called once, so that all
             methods get the same ones.
-        methods: what to compare: values of :mod:`integrand.methods`, or a mapping from names of your own to them. By
-            default the cheap ones of :data:`DEFAULTS`.
+        methods: what to compare: values of :mod:`integrand.methods` or their names (``"gradient"``, as
+            :func:`integrand.methods.by_name` has them), or a mapping from names of your own to them. By default the cheap
+            ones of :data:`DEFAULTS`.
         target: the output to explain; None means the only output, else the top class of x.
         score: logit, probability or log-probability.
         groups: integer labels in the structure of one example; attributions, correlations and pictures are then of groups.
@@ -83,10 +96,12 @@ def compare(
     found: dict[str, Attribution] = {}
     failures: dict[str, str] = {}
     seconds: dict[str, float] = {}
+    said: set[str] = set()
     for name, method in chosen.items():
         begun = _now(x)
         try:
-            result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
+            with _saying_once(said):
+                result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
             _check_shape(result, found)
         except Warning:  # the user turned warnings into errors, and means it
             raise
@@ -96,11 +111,33 @@ def compare(
         seconds[name] = _now(x) - begun
         found[name] = result
     if not found:
-        said = "\n".join(f"  {name}: {message}" for name, message in failures.items())
-        raise ModelError(f"none of {len(failures)} method(s) could explain the model; expected at least one to.\n{said}")
+        each = "\n".join(f"  {name}: {message}" for name, message in failures.items())
+        raise ModelError(f"none of {len(failures)} method(s) could explain the model; expected at least one to.\n{each}")
     meta = {"integrand": version_of(), "torch": torch.__version__, "score": score, "explained": words[0]}
     settings_of = {name: repr(method) for name, method in chosen.items()}
     return Comparison(found, failures, seconds, settings_of, meta)
+
+
+@contextmanager
+def _saying_once(said: set[str]) -> Iterator[None]:
+    """Of what methods warn of one after the other, that attributions are zero: each such thing once.
+
+    Args:
+        said: what has been said already; it is added to.
+    """
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def shown(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, ZeroAttributionWarning):
+                what = str(message).partition(":")[0]
+                if what in said:
+                    return
+                said.add(what)
+            show(message, category, *where, **options)
+
+        warnings.showwarning = shown
+        yield
 
 
 def _named(methods: object) -> dict[str, Method]:
@@ -109,13 +146,18 @@ def _named(methods: object) -> dict[str, Method]:
         methods = DEFAULTS
     if not isinstance(methods, (Mapping, list, tuple)) or not methods:
         raise OptionError(
-            f"got methods={methods!r}; expected at least one of integrand.methods, in a list or in a mapping from names."
+            f"got methods={methods!r}; expected at least one of integrand.methods, or its name, in a list or in a mapping from "
+            "names of your own."
         )
     values = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
+    values = [by_name(value) if isinstance(value, str) else value for value in values]
     for value in values:
         if not isinstance(value, Method):
             hint = f"; write {value.__name__}() for its defaults" if isinstance(value, type) else ""
-            raise OptionError(f"got {value!r} among the methods; expected values of integrand.methods{hint}.")
+            raise OptionError(
+                f"got {value!r} among the methods; expected values of integrand.methods, such as IntegratedGradients(), or "
+                f"their names, such as 'integrated-gradients'{hint}."
+            )
     names = [str(name) for name in methods] if isinstance(methods, Mapping) else _distinct(values)
     return dict(zip(names, values, strict=True))
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from collections.abc import Callable
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,149 +11,12 @@ from numpy.typing import NDArray
 from .._trees import Tensors
 from ..attribution import Attribution
 from ..baselines import Baseline
-from ..errors import MissingExtraError, OptionError
+from ..errors import OptionError
 from ..functions import Score, Target
-from ._files import save
-from ._plain import finite
+from ._curve import By, Kind, PerturbationCurve
 from ._ranks import Floats
-from ._removal import CAUTION, Removal, at_least, removing
+from ._removal import Removal, at_least, removing
 from ._settings import Settings
-from ._text import aligned
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-By = Literal["value", "magnitude"]
-Kind = Literal["deletion", "insertion"]
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class PerturbationCurve:
-    """Scores while features go from the input to the baseline (deletion) or come back from it (insertion).
-
-    An area says nothing by itself: set it against those of random orders, which are measured along. And mind
-    :attr:`caution`.
-
-    Attributes:
-        kind: ``deletion`` or ``insertion``.
-        fractions: the share of features (or groups) that have been deleted, or inserted, (points,) from 0 to 1.
-        scores: the score at each of them, (examples, points).
-        random: the same in random orders, (orders, examples, points).
-        units: how many features, or groups, there are.
-        by: whether the largest values or the largest magnitudes come first.
-        seed: of the random orders, and of the order among equals.
-        targets: what was explained, one text per example.
-    """
-
-    kind: Kind
-    fractions: Floats
-    scores: Floats
-    random: Floats
-    units: int
-    by: By
-    seed: int
-    targets: tuple[str, ...]
-
-    caution = CAUTION
-
-    @property
-    def relative(self) -> Floats:
-        """Scores on a scale where everything removed is 0 and nothing removed is 1, (examples, points).
-
-        NaN where removing everything does not change the score.
-        """
-        return self._relative(self.scores)
-
-    @property
-    def areas(self) -> Floats:
-        """The area under the relative curve by the trapezoid rule, (examples,): low for a good deletion, high for insertion.
-
-        Not bounded by 0 and 1: a score may rise above F(x) or fall below F(x').
-        """
-        return _area(self.fractions, self.relative)
-
-    @property
-    def random_areas(self) -> Floats:
-        """The same for each random order, (orders, examples)."""
-        return _area(self.fractions, self._relative(self.random))
-
-    @property
-    def ahead_of(self) -> Floats:
-        """The share of random orders whose area is worse, (examples,); those that are as good count half."""
-        sign = 1 if self.kind == "deletion" else -1
-        worse = sign * (self.random_areas - self.areas)
-        share = ((worse > 0) + 0.5 * (worse == 0)).mean(0)
-        return np.where(np.isnan(self.areas), np.nan, share)
-
-    def _relative(self, scores: Floats) -> Floats:
-        first, last = self.scores[:, :1], self.scores[:, -1:]
-        empty, full = (last, first) if self.kind == "deletion" else (first, last)
-        change = full - empty
-        out: Floats = np.divide(scores - empty, change, out=np.full(scores.shape, np.nan), where=change != 0)
-        return out
-
-    def __str__(self) -> str:
-        rows = [("", "area", "random orders", "ahead of")]
-        for i, target in enumerate(self.targets):
-            chance = self.random_areas[:, i]
-            spread = f"{chance.mean():.3f} ({chance.min():.3f} to {chance.max():.3f})"
-            rows.append((f"[{i}] {target}", f"{self.areas[i]:.3f}", spread, f"{100 * self.ahead_of[i]:.0f}%"))
-        wanted = "low" if self.kind == "deletion" else "high"
-        head = (
-            f"{self.kind} curve of {self.units} features in {len(self.fractions) - 1} steps, largest {self.by} first; "
-            f"a {wanted} area is what it asks for, beside those of {len(self.random)} random orders"
-        )
-        return "\n".join([head, *aligned(rows, left=(0,)), CAUTION])
-
-    __repr__ = __str__
-
-    def figure(
-        self, *, name: str = "attribution", others: Mapping[str, PerturbationCurve] | None = None, title: str | None = None
-    ) -> Figure:
-        """Draw the curve over the band of the random orders, one panel per example, with the caution under it.
-
-        Args:
-            name: what the curve is called.
-            others: further curves of the same kind and examples, by name.
-            title: a heading.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        curves = {name: self} | dict(others or {})
-        for other, curve in curves.items():
-            if curve.kind != self.kind or len(curve.scores) != len(self.scores):
-                raise OptionError(
-                    f"others[{other!r}] is a {curve.kind} curve of {len(curve.scores)} example(s); expected {self.kind} and "
-                    f"{len(self.scores)}, as this one."
-                )
-        try:
-            from ._plots import draw_curves
-        except ImportError:
-            raise MissingExtraError("matplotlib", "pictures", "drawing a curve") from None
-        return draw_curves(curves, title)
-
-    def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
-        """Write ``.json``, or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`figure`."""
-        return save(self, FilePath(path), options)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers for JSON; what is NaN becomes None."""
-        out: dict[str, Any] = {
-            "kind": self.kind,
-            "fractions": self.fractions,
-            "scores": self.scores,
-            "random": self.random,
-            "areas": self.areas,
-            "random_areas": self.random_areas,
-            "ahead_of": self.ahead_of,
-            "units": self.units,
-            "by": self.by,
-            "seed": self.seed,
-            "targets": list(self.targets),
-            "caution": CAUTION,
-        }
-        return {name: finite(value) for name, value in out.items()}
 
 
 def deletion_curve(
@@ -191,7 +51,8 @@ def deletion_curve(
         model: an ``nn.Module`` in eval mode, or any callable of tensors.
         x: the input.
         attribution: a result, or values in the structure of x; with ``groups``, one number per group will do, and
-            numbers per feature are added up. Order among equals is random.
+            numbers per feature are added up. Order among equals is random. A result has to be of the same target, score and
+            baseline as asked here; plain values cannot be checked.
         baseline: what features are set to; zero if not given. Scores of several baselines are averaged.
         steps: how many times features are removed, in equal parts.
         orders: how many random orders to measure along.
@@ -236,7 +97,7 @@ def insertion_curve(
     Args:
         model: as in :func:`deletion_curve`, and so for what is not described here.
         x: the input.
-        attribution: a result, or values in the structure of x, or one number per group.
+        attribution: a result of the same question, or values in the structure of x, or one number per group.
         baseline: where features come from; zero if not given.
         steps: how many times features are inserted, in equal parts.
         orders: how many random orders to measure along.
@@ -264,9 +125,10 @@ def _curve(
     first = _measured(kind, removal, _places(np.abs(values) if by == "magnitude" else values, generator), counts)
     whole = first[:, 0] if kind == "deletion" else first[:, -1]
     removal.check_rows(whole)
+    noise = np.where(removal.same, np.inf, removal.noise(whole))
     chance = [_measured(kind, removal, _places(np.zeros_like(values), generator), counts) for _ in range(orders)]
     words = removal.problem.function.scorer.words
-    return PerturbationCurve(kind, counts / removal.units, first, np.stack(chance), removal.units, by, seed, words)
+    return PerturbationCurve(kind, counts / removal.units, first, np.stack(chance), removal.units, by, seed, words, noise)
 
 
 def _places(values: Floats, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -287,9 +149,3 @@ def _measured(kind: Kind, removal: Removal, places: NDArray[np.int64], counts: N
         return changed if kind == "deletion" else ~changed
 
     return removal.scores(examples, removed).reshape(len(places), len(counts))
-
-
-def _area(fractions: Floats, curves: Floats) -> Floats:
-    width = np.diff(fractions)
-    out: Floats = ((curves[..., 1:] + curves[..., :-1]) / 2 * width).sum(-1)
-    return out

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..render._figure import GREY, INK, Picture, plain, short
-from ._curves import PerturbationCurve
+from ._curve import PerturbationCurve
 from ._removal import CAUTION
 from ._sensitivity import SensitivityN
 
@@ -32,11 +32,11 @@ def draw_curves(curves: Mapping[str, PerturbationCurve], title: str | None) -> F
 
     def draw(axes: Axes, i: int) -> None:
         chance = main.random[:, i]
-        label = f"{len(chance)} random orders, area {main.random_areas[:, i].mean():.2f}"
+        label = f"{len(chance)} random orders, {_area(float(main.random_areas[:, i].mean()))}"
         axes.fill_between(main.fractions, chance.min(0), chance.max(0), color="#c8ccd1", linewidth=0, label=plain(label))
         axes.plot(main.fractions, chance.mean(0), color=GREY, linewidth=1)
         for k, (name, curve) in enumerate(curves.items()):
-            label = f"{short(name, 30)}, area {curve.areas[i]:.2f}"
+            label = f"{short(name, 30)}, {_area(float(curve.areas[i]))}"
             axes.plot(curve.fractions, curve.scores[i], color=_colour(k), linestyle=_dash(k), linewidth=1.8, label=plain(label))
         axes.set_xlabel(f"share of {main.units} features {gone}, largest {main.by} first")
         axes.set_ylabel("score")
@@ -104,6 +104,10 @@ def _panels(draw: Callable[[Axes, int], None], targets: Sequence[str], notes: Se
     for k, text in enumerate(words):
         figure.text(0.01, (below - 0.08 - 0.17 * k) / height, plain(text), size=8, color=GREY, va="top")
     return figure
+
+
+def _area(value: float) -> str:
+    return "no area: F(x) = F(x')" if np.isnan(value) else f"area {value:.2f}"
 
 
 def _colour(k: int) -> str:

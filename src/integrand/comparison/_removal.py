@@ -19,6 +19,7 @@ from ..errors import InputError, NonFiniteError, OptionError
 from ..functions import Score, Target
 from ..methods import Problem
 from ..methods._base import settled
+from ._agree import check_question
 from ._ranks import Floats
 from ._settings import Settings
 
@@ -38,11 +39,13 @@ class Removal:
         problem: the model, the input and the baselines.
         place: for each feature the unit that it is removed with, (features,); -1 for one that always stays.
         labels: the user's label of each unit, (units,).
+        drawn: whether a function draws the baselines.
     """
 
     problem: Problem
     place: Tensor
     labels: Tensor
+    drawn: bool = False
 
     @property
     def units(self) -> int:
@@ -103,8 +106,15 @@ class Removal:
         """By how much scores differ for no reason but rounding, (examples,), for telling that from a change."""
         return 4 * self.problem.evaluator().epsilon * np.maximum(np.abs(at_input), self.problem.function.scale)
 
+    @property
+    def same(self) -> NDArray[np.bool_]:
+        """Whether an example is its own baseline, (examples,)."""
+        inputs = flat(self.problem.function.inputs)
+        every = [(flat(start) == inputs).all(1) for start in self.problem.starts]
+        return np.asarray(torch.stack(every).all(0).cpu().numpy())
+
     def values_of(self, attribution: Attribution | Tensors) -> Floats:
-        """The attribution of every unit, (examples, units)."""
+        """The attribution of every unit, (examples, units); one that answers another question is refused."""
         function, labels = self.problem.function, self.problem.labels
         values: Tensors = attribution.values if isinstance(attribution, Attribution) else attribution
         batched = attribution.batched if isinstance(attribution, Attribution) else function.batched
@@ -126,6 +136,8 @@ class Removal:
                 )
         if not torch.isfinite(found).all():
             raise InputError("attribution holds NaN or infinite numbers; expected finite ones, which can be put into order.")
+        if isinstance(attribution, Attribution):
+            check_question(self.problem, attribution, drawn=self.drawn)
         return np.asarray(found[:, self.labels].cpu().numpy())
 
     def _wrong_shape(self, leaves: Leaves, count: int | None) -> str:
@@ -158,7 +170,7 @@ def removing(
             every = torch.cat(wide)
             labels = every[every >= 0].unique()
             place = torch.where(every < 0, -1, torch.searchsorted(labels, every.clamp(min=0)))
-        yield Removal(problem, place, labels)
+        yield Removal(problem, place, labels, callable(baseline) and not isinstance(baseline, Tensor))
 
 
 def at_least(name: str, value: object, least: int) -> int:

@@ -73,7 +73,8 @@ class SensitivityN:
         head = (
             f"sensitivity-n of {self.units} features: correlation of sums of attributions with what removal does to the score"
         )
-        return "\n".join([head, *aligned(rows, left=()), CAUTION])
+        unknown = ["–: sums or scores do not vary, so that there is no correlation"] * bool(np.isnan(self.correlations).any())
+        return "\n".join([head, *aligned(rows, left=()), *unknown, CAUTION])
 
     __repr__ = __str__
 
@@ -150,7 +151,8 @@ def sensitivity_n(
     Args:
         model: an ``nn.Module`` in eval mode, or any callable of tensors.
         x: the input.
-        attribution: a result, or values in the structure of x; with ``groups``, one number per group will do.
+        attribution: a result, or values in the structure of x; with ``groups``, one number per group will do. A result
+            has to be of the same target, score and baseline as asked here; plain values cannot be checked.
         baseline: what features are set to; zero if not given. Scores of several baselines are averaged.
         sizes: the n to try; by default up to ten from 1 to four fifths of the features, evenly spaced in their logarithm.
         subsets: how many subsets of each size to draw, at least 3; all of them where there are no more.

@@ -69,9 +69,17 @@ class Evaluator:
         pieces: the smooth pieces of the path.
         chunks: how many rows at a time.
         reporter: whom to tell about progress.
+        columns: the column of every feature, (features,), where features are added up; each on its own if not given.
     """
 
-    def __init__(self, function: Function, pieces: Sequence[Piece], chunks: Chunks, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        function: Function,
+        pieces: Sequence[Piece],
+        chunks: Chunks,
+        reporter: Reporter,
+        columns: Tensor | None = None,
+    ) -> None:
         self.function = function
         self.pieces = pieces
         self.chunks = chunks
@@ -86,7 +94,8 @@ class Evaluator:
         self.epsilon = float(torch.finfo(coarsest).eps)
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
-        self.features = sum(leaf[0].numel() for leaf in function.inputs)
+        self.columns = columns
+        self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 
     def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
         """Scores and gradients at nodes, in chunks of the evaluator's choosing."""
@@ -95,7 +104,7 @@ class Evaluator:
             leaves, velocities = self.points(here)
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
-            terms = flat(gradients).to(self.dtype) * flat(velocities)
+            terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
             slopes = terms.sum(1, dtype=torch.float64 if has_float64(self.device) else None).double().cpu().numpy()
             values = scores.double().cpu().numpy()
             self._check_finite(here, values, slopes, gradients)
@@ -111,7 +120,7 @@ class Evaluator:
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
             leaves, velocities = self.points(here)
             _, gradients = self.function.value_and_grad(leaves, self._rows(here), create_graph=True)
-            return index, flat(gradients) * flat(velocities)
+            return index, self.added(flat(gradients) * flat(velocities))
 
         for index, terms in self._chunked(nodes, evaluate):
             np.add.at(self.gradients, nodes.rows[index], 1)
@@ -135,7 +144,7 @@ class Evaluator:
     def gradients_on_grid(self, piece: int, times: Floats) -> Iterator[tuple[slice, slice, Tensor]]:
         """Gradients of every example at every time on a piece, in blocks of whole steps, or of parts of one step.
 
-        On straight pieces they are not multiplied by the velocity: that can be done once, to their sum.
+        Where :meth:`multiplied_later`, they are not multiplied by the velocity: that can be done once, to their sum.
 
         Returns:
             Which times, which examples, and (times, examples, features).
@@ -145,13 +154,13 @@ class Evaluator:
         nodes = Nodes(np.repeat(times, examples), label, np.full(len(label), piece))
 
         def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
-            straight = self.pieces[piece].straight
+            straight = self.multiplied_later(piece)
             leaves, velocities = (self._grid_points(here), ()) if straight else self.points(here)
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
             self._check_finite(here, scores.double().cpu().numpy(), np.zeros(len(here)), ())
             terms = flat(gradients).to(self.dtype)
-            return int(index[0]), terms if straight else terms * flat(velocities)
+            return int(index[0]), terms if straight else self.added(terms * flat(velocities))
 
         for first, terms in self._chunked(nodes, evaluate, step=examples):
             self.gradients += np.bincount(nodes.rows[first : first + len(terms)], minlength=examples)
@@ -166,6 +175,16 @@ class Evaluator:
             return self.points_alone(nodes)
         t = torch.as_tensor(nodes.t[::examples]).to(self.device, self.dtype)
         return tuple(leaf.detach() for leaf in points(t, None))
+
+    def multiplied_later(self, piece: int) -> bool:
+        """Whether the velocity is the same at all times, and for all that is added up."""
+        return self.pieces[piece].straight and self.columns is None
+
+    def added(self, terms: Tensor) -> Tensor:
+        """Terms of features, (N, features), added up by column."""
+        if self.columns is None:
+            return terms
+        return terms.new_zeros(len(terms), self.features).index_add(1, self.columns, terms)
 
     def velocity(self, piece: int) -> Tensor:
         """The velocity of every example on a straight piece, (examples, features)."""
@@ -262,7 +281,7 @@ class Evaluator:
                 flat(self.function.value_and_grad(points, self._rows(here))[1]).to(self.dtype)
                 for points in (leaves, tuple(moved))
             )
-            change = ((second - first) * flat(velocities)).abs().sum(1)
+            change = self.added((second - first) * flat(velocities)).abs().sum(1)
             return index, DEEPER * change.double().cpu().numpy()
 
         out = np.zeros(len(nodes))

@@ -61,13 +61,14 @@ def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
     dtype = torch.float64 if has_float64(evaluator.device) else torch.float32
     columns = torch.as_tensor(weights.T, dtype=dtype, device=evaluator.device)
     out = []
-    for number, piece in enumerate(evaluator.pieces):
+    for number in range(len(evaluator.pieces)):
         sums = Sums(weights.shape[1], examples, evaluator.features, evaluator.device)
         for steps, rows, terms in evaluator.gradients_on_grid(number, times):
             sums.add(rows, columns[:, steps], terms)
             evaluator.tell(0, len(times) * examples * len(evaluator.pieces))
         total = sums.total()
-        out.append(total * evaluator.velocity(number).to(total.dtype) if piece.straight else total)
+        later = evaluator.multiplied_later(number)
+        out.append(total * evaluator.velocity(number).to(total.dtype) if later else total)
     return torch.stack(out, 1)
 
 

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .._api import _warn_if_same, version_of
+from .._api import version_of, warn_if_same
 from .._trees import Tensors, flatten, unflat
 from ..attribution import Status
 from ..baselines import Baseline, settle_baselines
-from ..errors import ConvergenceWarning, ModelError, OptionError
+from ..errors import ConvergenceWarning, InputError, ModelError, OptionError
 from ..execute import Evaluator
 from ..execute._evaluate import Nodes
 from ..execute._memory import Chunks
@@ -69,7 +69,8 @@ def integrated_hessians(
 
     Args:
         model: as in :func:`integrand.integrated_gradients`, and so for what is not described here. It is differentiated
-            twice; attention runs by plain matrix products meanwhile.
+            twice; attention runs by plain matrix products meanwhile. Half precision is refused: second derivatives in it
+            are noise.
         x: one tensor, a tuple or a dict of tensors, one row per example; or a single example.
         baseline: where the path starts; several average.
         features: the features whose rows are wanted: a list of indices (ints where examples are flat, index tuples
@@ -104,9 +105,10 @@ def integrated_hessians(
         stack.enter_context(undisturbed(model))
         stack.enter_context(twice_differentiable())
         function = build(model, x, target=target, score=score, **call)
+        _refuse_half(model, function)
         rows = choose(features, groups, function)
         starts = settle_baselines(baseline, function, draws)
-        _warn_if_same(starts, function)
+        warn_if_same(starts, function)
         plain = function.at_input.double().cpu().numpy()
         softened = None if smooth is None else stack.enter_context(Softened(float(smooth)))
         if softened is not None:
@@ -132,6 +134,20 @@ def _check(tol: float, smooth: float | None, max_evaluations: int, memory: int |
             raise OptionError(f"got {name}={count!r}; expected a whole number from 1 on.")
     if max_evaluations < 2 * NODES:
         raise OptionError(f"got max_evaluations={max_evaluations}; expected at least {2 * NODES}, two panels of points.")
+
+
+def _refuse_half(model: Callable[..., Any], function: Function) -> None:
+    """Second derivatives in half precision are noise, and so would be any estimate of their error."""
+    used = [leaf.dtype for leaf in function.inputs] + [function.at_input.dtype]
+    used += [parameter.dtype for parameter in model.parameters()] if isinstance(model, nn.Module) else []
+    kind = function.inputs[0].device.type
+    used += [torch.get_autocast_dtype(kind)] if torch.is_autocast_enabled(kind) else []
+    half = [dtype for dtype in used if dtype in (torch.float16, torch.bfloat16)]
+    if half:
+        raise InputError(
+            f"got a model or input in {str(half[0]).removeprefix('torch.')}; expected float32 or float64: second derivatives "
+            "in half precision are noise. Use model.float() and x.float(), outside torch.autocast."
+        )
 
 
 def _softer(function: Function, softened: Softened) -> Function:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,6 +225,18 @@ class Interactions:
         one = self.certificate[example]
         whole = len(self.rows) == self._wide().shape[2] and (self.outside is None or not self.outside.any())
         return draw(_array(square[example]), _array(sums[example]), labels, one, title=title, whole=whole)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
+        """Write ``.json``, the numbers; or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`show`."""
+        from ._files import save
+
+        return save(self, FilePath(path), options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
+        from ._files import plain
+
+        return plain(self)
 
     def _name(self, column: int) -> Index:
         if not self.places:

@@ -14,8 +14,6 @@ from torch.overrides import TorchFunctionMode
 
 from ..functions._layer import _uncompiled
 
-Smooth = Callable[..., Tensor]
-
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:

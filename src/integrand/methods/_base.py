@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._api import version_of, warn_if_missed
-from .._trees import Leaves, Tensors, matched, unflat
+from .._api import version_of, warn_if_missed, warn_if_same
+from .._trees import Leaves, Tensors, flat, flatten, matched, unflat
 from ..attribution import Attribution, Certificate, Promise, Status, group_sums
 from ..baselines import Baseline, settle_baselines
 from ..errors import NonFiniteError
@@ -98,7 +98,14 @@ class Method(abc.ABC):
         room: dict[str, Any] = {"memory": memory, "chunk": chunk, "progress": progress}
         with settled(model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room) as problem:
             result = self.attribute(problem)
+            if result.certificate[0].status is Status.EXACT and (self.sensitive or problem.half):
+                result = _with_rounding(result, self.attribute(problem.moved()))
         return dataclasses.replace(result, meta=result.meta | {"method": self.name, "settings": repr(self)})
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether rounding may grow on the way, so that it is measured: by a second run, from an input moved by a rounding."""
+        return False
 
     @abc.abstractmethod
     def attribute(self, problem: Problem) -> Attribution:
@@ -142,6 +149,24 @@ class Problem:
         """Where the input is."""
         return self.function.inputs[0].device
 
+    @property
+    def half(self) -> bool:
+        """Whether the model computes in half precision."""
+        return any(torch.finfo(leaf.dtype).bits < 32 for leaf in self.function.inputs) or torch.is_autocast_enabled(
+            self.device.type
+        )
+
+    def moved(self) -> Problem:
+        """The same problem at an input that is off by a rounding."""
+        generator = torch.Generator().manual_seed(0)
+        inputs = []
+        for leaf in self.function.inputs:
+            sign = (torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1).to(leaf)
+            inputs.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
+        scores = torch.as_tensor(self.function.again(tuple(inputs))).to(self.function.at_input)
+        function = dataclasses.replace(self.function, inputs=tuple(inputs), at_input=scores)
+        return dataclasses.replace(self, function=function, ends=None)
+
     def evaluator(self) -> Evaluator:
         """Gradients and scores on the lines from the baselines to the input, in chunks; piece i starts at baseline i."""
         inputs = self.function.inputs
@@ -184,9 +209,9 @@ class Problem:
                 f"the attributions hold {values[~torch.isfinite(values)][0].item()}; expected finite numbers. Look for "
                 "overflow, log of 0 or division by 0 in the model, or choose another baseline."
             )
-        # The certificate is that of all features, also of those that belong to no group; as in the engine.
+        # Completeness is asked of all features, also of those that belong to no group.
         total = (found.values.double().sum(1) if found.total is None else found.total.double()).cpu().numpy()
-        size = found.values.double().abs().sum(1).cpu().numpy()
+        size = values.double().abs().sum(1).cpu().numpy()
         examples = []
         for i in range(self.examples):
             one = evaluator.certificate(
@@ -208,6 +233,8 @@ class Problem:
         extras = {name: self._shaped(extra, found.grouped) for name, extra in found.extras.items()}
         certificate = Certificate(tuple(examples), found.promises)
         warn_if_missed(certificate)
+        if found.compares:
+            warn_if_same(self.starts, self.function)
         return Attribution(self._shaped(values, self.labels is not None), certificate, self.function.batched, meta, extras)
 
     def _known_ends(self, evaluator: Evaluator, found: Found) -> tuple[Floats, Floats]:
@@ -241,6 +268,23 @@ class Problem:
         leaves = unflat(rows, [leaf.shape[1:] for leaf in function.inputs])
         parts = [part.to(leaf.dtype) for part, leaf in zip(leaves, function.inputs, strict=True)]
         return function.tree.build(parts if function.batched else [part[0] for part in parts])
+
+
+def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
+    """An exact result with its rounding: three times what a rounding of the input changes, relative, per example."""
+    first, second = (flat(_rows(one)).double() for one in (result, again))
+    change, size = (first - second).abs().sum(1).tolist(), first.abs().sum(1).tolist()
+    examples = []
+    for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
+        gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
+        error = 3 * off / whole if whole else 0.0
+        examples.append(dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards))
+    return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
+
+
+def _rows(result: Attribution) -> list[Tensor]:
+    leaves = flatten(result.values, what="values")[1]
+    return [leaf if result.batched else leaf[None] for leaf in leaves]
 
 
 @contextmanager

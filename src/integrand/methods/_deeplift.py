@@ -16,7 +16,7 @@ from ..operations._kinds import smallest
 from ..operations._program import Values
 from ..operations._sweep import Handed, no_rule
 from ._base import Found, Method, Problem
-from ._operated import by_operations
+from ._operated import TRACED, by_operations
 from ._reveal import Both, RevealCancel, slots
 
 _BREAKS = {
@@ -48,11 +48,16 @@ class DeepLift(Method):
         if self.rule not in ("rescale", "reveal-cancel"):
             raise OptionError(f"got rule={self.rule!r}; expected 'rescale' or 'reveal-cancel'.")
 
+    @property
+    def sensitive(self) -> bool:
+        """Differences of close numbers, and sums close to zero, make rounding grow."""
+        return True
+
     def attribute(self, problem: Problem) -> Attribution:
         """One pass forward at the input and at each baseline, and one back."""
         values = by_operations(problem, self._explain, problem.starts)
         count = len(problem.starts)
-        return problem.dress(Found(values, self.promises, rule=self.rule, gradients=count, forwards=count))
+        return problem.dress(Found(values, self.promises, rule=self.rule, gradients=count, forwards=TRACED + 4 * count - 2))
 
     def _explain(self, program: Program, points: Leaves, start: Leaves) -> Leaves:
         if self.rule == "reveal-cancel":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, final
 
-from .._api import PATHS_BREAK, Options, RuleName, attribute
+from .._api import PATHS_BREAK, Options, RuleName, attribute, warn_if_same
 from .._trees import Tensors
 from ..attribution import Attribution, Promise, promised
+from ..errors import OptionError
+from ..execute._progress import ProgressOption
 from ..paths import Path, Piece, stairs
 from ..paths._paths import segment
 from ..quadrature import Rule
@@ -34,6 +36,9 @@ class IntegratedGradients(Method):
     rule: RuleName | Rule | None = None
     max_evaluations: int = 4000
 
+    def __post_init__(self) -> None:
+        _options(self)
+
     def attribute(self, problem: Problem) -> Attribution:
         """Integrate along the lines from the baselines."""
         inputs = problem.function.inputs
@@ -56,11 +61,16 @@ class PathMethod(Method):
 
     name: ClassVar[str] = "path method"
     promises: ClassVar[tuple[Promise, ...]] = promised(**PATHS_BREAK)
-    route: Callable[[Tensors, Tensors], Path] = stairs
+    route: Callable[[Tensors, Tensors], Path] = field(default=stairs, repr=False)
     tol: float = 0.01
     steps: int | None = None
     rule: RuleName | Rule | None = None
     max_evaluations: int = 4000
+
+    def __post_init__(self) -> None:
+        _options(self)
+        if not callable(self.route):
+            raise OptionError(f"got route={self.route!r}; expected a function from a baseline and an input to a path.")
 
     def attribute(self, problem: Problem) -> Attribution:
         """Integrate along the path from each baseline, and average."""
@@ -73,9 +83,19 @@ class PathMethod(Method):
         return _integrate(problem, pieces, self)
 
 
+def _options(
+    method: IntegratedGradients | PathMethod,
+    memory: int | None = None,
+    chunk: int | None = None,
+    progress: ProgressOption = False,
+) -> Options:
+    """The method's settings, checked."""
+    return Options.make(method.tol, method.steps, method.rule, method.max_evaluations, memory, chunk, 1, progress, False)
+
+
 def _integrate(problem: Problem, pieces: list[Piece], method: IntegratedGradients | PathMethod) -> Attribution:
-    limit, memory, chunk = method.max_evaluations, problem.memory, problem.chunk
-    options = Options.make(method.tol, method.steps, method.rule, limit, memory, chunk, 1, problem.progress, False)
+    warn_if_same(problem.starts, problem.function)
+    options = _options(method, problem.memory, problem.chunk, problem.progress)
     meta = {"baselines": str(len(problem.starts))}
     groups = None if problem.labels is None else problem.function.tree.build(problem.labels)
     return attribute(problem.function, pieces, options, None, groups, meta, method.promises)

@@ -18,7 +18,7 @@ from ..operations._program import Values
 from ..operations._sweep import Handed, no_rule
 from ._base import Found, Method, Problem
 from ._gradients import gradient
-from ._operated import by_operations
+from ._operated import TRACED, by_operations
 
 _BREAKS = {
     "completeness": "signals that are dropped at rectifiers are missing from the sum",
@@ -58,7 +58,9 @@ class _Rectified(Method, abc.ABC):
         values, slopes = by_operations(problem, explain, problem.starts[:1]).tensor_split(2, 1)
         _check_gradient(problem, slopes)
         note = f"plain gradient at {', '.join(sorted(plain))}" if plain else ""
-        return problem.dress(Found(values, self.promises, gradients=1, compares=False, notes=(note,) * problem.examples))
+        return problem.dress(
+            Found(values, self.promises, gradients=3, forwards=TRACED + 2, compares=False, notes=(note,) * problem.examples)
+        )
 
     def _explain(self, program: Program, points: Leaves, plain: set[str]) -> Leaves:
         values = program.run(points)

@@ -20,7 +20,7 @@ from ..operations._signed import constant_of, points_of, without_constant
 from ..operations._sweep import Handed, no_rule
 from ._base import Found, Method, Problem
 from ._lrp_rules import AlphaBeta, Epsilon, Gamma, LayerRule, stabilised
-from ._operated import by_operations
+from ._operated import TRACED, by_operations
 
 _BREAKS = {
     "completeness": "relevances sum to F(x), not to its change from a baseline",
@@ -90,6 +90,11 @@ class LRP(Method):
     def _composite(self) -> Composite:
         return PRESETS[self.composite] if isinstance(self.composite, str) else self.composite
 
+    @property
+    def sensitive(self) -> bool:
+        """Differences of close numbers, and sums close to zero, make rounding grow."""
+        return True
+
     def attribute(self, problem: Problem) -> Attribution:
         """One pass forward and one back for each example."""
         values = by_operations(problem, lambda program, points, _: self._explain(program, points), problem.starts[:1])
@@ -98,7 +103,10 @@ class LRP(Method):
                 f"relevances overflow with {self!r}: sums close to zero share out many times what they got. Expected a rule "
                 "that keeps them small: composite='epsilon-plus' for convolutional networks, or a larger epsilon."
             )
-        return problem.dress(Found(values, self.promises, rule=str(self.composite or self.rule), gradients=1, compares=False))
+        sizes = values.abs().sum(1) / problem.function.at_input.double().abs().clamp(min=1e-300)
+        notes = tuple(f"relevances are {size:.1g} times the score: {_LARGE}" if size > LARGE else "" for size in sizes.tolist())
+        rule = str(self.composite or self.rule)
+        return problem.dress(Found(values, self.promises, rule, 1, TRACED + 1, compares=False, notes=notes))
 
     def rule_of(self, step: Step) -> LayerRule:
         """The rule of a layer."""
@@ -110,6 +118,7 @@ class LRP(Method):
 
     def _explain(self, program: Program, points: Leaves) -> Leaves:
         program = fused(folded(program))
+        self._check_patterns([step for step in program.steps if step.name in WEIGHTED])
         values = program.run(points)
         made_by = {step.out: step for step in program.steps}
 
@@ -117,6 +126,16 @@ class LRP(Method):
             return self._hand(step, values, arrived, made_by)
 
         return sweep(program, program.scores(values), rule, values)
+
+    def _check_patterns(self, layers: list[Step]) -> None:
+        """Refuse a pattern of the user's that no layer matches: a rule that is never used is a slip."""
+        for pattern, _ in () if isinstance(self.composite, str) else self.composite:
+            if pattern not in ("convolution", "linear", "*") and not any(fnmatchcase(step.module, pattern) for step in layers):
+                names = ", ".join(dict.fromkeys(repr(step.module) for step in layers if step.module)) or "none with a name"
+                raise OptionError(
+                    f"got the pattern {pattern!r} in composite=; expected one that matches a layer of the model: {names}. "
+                    "Patterns are 'convolution', 'linear' or dotted names with wildcards."
+                )
 
     def _hand(self, step: Step, values: Values, arrived: Any, made_by: dict[int, Step]) -> Handed:
         kind = kind_of(step, values)
@@ -146,6 +165,9 @@ class LRP(Method):
             return [(index, arrived.sum_to_size(values[index].shape))]
         return Epsilon().hand(step, points, arrived, constant)
 
+
+LARGE = 1e4
+_LARGE = "sums close to zero share out many times what they got; composite= or a larger epsilon keeps them small"
 
 _DO = "Expected sums, products, maxima and pointwise functions. Use integrated gradients, which need no rules."
 

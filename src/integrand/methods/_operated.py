@@ -18,6 +18,9 @@ from ..functions._layer import _uncompiled
 from ..operations import Program, check_at, trace
 from ._base import Problem
 
+TRACED = 6
+"""Forward passes to follow a model and to see, at three points, that its operations one by one do the same."""
+
 Explain = Callable[[Program, Leaves, Leaves], Leaves]
 """From a program, the inputs and the baselines of some rows, to what the inputs get."""
 

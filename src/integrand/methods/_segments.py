@@ -38,4 +38,5 @@ def slic(image: Tensor, segments: int) -> Tensor:
     # Lab colours run to 100, others to 1 here.
     found = segment(colours, segments, compactness=10 if lab else 0.1, start_label=0, convert2lab=lab, channel_axis=-1)
     labels: Tensor = torch.as_tensor(found).unique(return_inverse=True)[1]
-    return labels
+    # An image without colours that hang together comes out as one segment, which explains nothing.
+    return labels if int(labels.max()) or segments == 1 else grid(image, segments)

@@ -47,14 +47,22 @@ def vjp(step: Step, values: Values | Mapping[int, Any], arrived: Any) -> list[tu
     """What the gradient hands back: the transpose of the step's derivative at ``values``."""
     points = {i: values[i].detach() for i in step.refs}
     leaves = {i: p.requires_grad_(True) for i, p in points.items() if p.dtype.is_floating_point or p.is_complex()}
-    with torch.enable_grad():
-        out = step(points)
-    outputs = [out[slot] for slot in arrived] if isinstance(arrived, dict) else [out]
-    seeds = list(arrived.values()) if isinstance(arrived, dict) else [arrived]
-    used = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
-    if not used or not leaves:
-        return []
-    found = torch.autograd.grad([o for o, _ in used], list(leaves.values()), [s for _, s in used], allow_unused=True)
+    try:
+        with torch.enable_grad():
+            out = step(points)
+        outputs = [out[slot] for slot in arrived] if isinstance(arrived, dict) else [out]
+        seeds = list(arrived.values()) if isinstance(arrived, dict) else [arrived]
+        used = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
+        if not used or not leaves:
+            return []
+        found = torch.autograd.grad([o for o, _ in used], list(leaves.values()), [s for _, s in used], allow_unused=True)
+    except RuntimeError as error:
+        if "derivative for" not in str(error):
+            raise
+        raise OperationError(
+            f"the operation {step.name!r} has no gradient in torch. Expected operations that can be differentiated; write it "
+            "in terms of those, or use a method that needs scores only (Shapley, Lime)."
+        ) from error
     return [(i, g) for i, g in zip(leaves, found, strict=True) if g is not None]
 
 
