@@ -237,14 +237,14 @@ def _visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterat
                     return through(index, (args, kwargs))
 
                 handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        with _uncompiled():
+        with uncompiled():
             yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _uncompiled() -> AbstractContextManager[Any]:
+def uncompiled() -> AbstractContextManager[Any]:
     """What torch.compile made runs as written, since compiled code does not see hooks that come later."""
     if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
         eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")

@@ -12,14 +12,14 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from ..functions._layer import _uncompiled
+from ..functions._layer import uncompiled
 
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
     """Attention by plain matrix products and models as written: fused and compiled kernels have no second derivative."""
     fast = torch.backends.mha.get_fastpath_enabled()
-    with sdpa_kernel(SDPBackend.MATH), _uncompiled():
+    with sdpa_kernel(SDPBackend.MATH), uncompiled():
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             yield

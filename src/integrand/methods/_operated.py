@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .._trees import Leaves, flat
 from ..execute._memory import Chunks
 from ..functions import Function
-from ..functions._layer import _uncompiled
+from ..functions._layer import uncompiled
 from ..operations import Program, check_at, trace
 from ._base import Problem
 
@@ -54,7 +54,7 @@ def _between(point: Tensor, base: Tensor) -> Tensor:
 def _bytes_of_one(function: Function) -> int:
     """About what is kept of one example: everything that the model computes, at the input and at a baseline, and more."""
     counter = _Counter()
-    with torch.no_grad(), _uncompiled(), counter:
+    with torch.no_grad(), uncompiled(), counter:
         try:
             function.scores(tuple(leaf[:1] for leaf in function.inputs), torch.arange(1, device=function.inputs[0].device))
         except Exception:  # a model that wants all its rows; what is wrong with that is said elsewhere

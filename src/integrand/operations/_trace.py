@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .._trees import Leaves
 from ..errors import IntegrandError, ModelError
 from ..functions import Function
-from ..functions._layer import _uncompiled
+from ..functions._layer import uncompiled
 from ..functions._modules import modules_of
 from ..functions._parts import out_of_memory
 from ._follow import NOT_FOLLOWED, follow
@@ -82,7 +82,7 @@ def _close(found: Tensor, expected: Tensor, function: Function, rows: Tensor) ->
 def _program(scores: Callable[..., Tensor], leaves: Leaves, names: dict[int, str]) -> Program:
     """What the score depends on, as steps."""
     points = tuple(leaf.detach().clone() for leaf in leaves)
-    with torch.no_grad(), _uncompiled(), warnings.catch_warnings():
+    with torch.no_grad(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about its own internals
         try:
             try:
