@@ -77,7 +77,7 @@ def test_rounding_of_terms_that_cancel_is_no_other_question():
         return (x * 1e6).sum(1) - 1e6 * x.flip(1).sum(1) + x[:, 0]
 
     x = torch.randn(3, 50, generator=torch.Generator().manual_seed(2))
-    deletion_curve(model, x, Gradient()(model, x))
+    assert deletion_curve(model, x, Gradient()(model, x)).scores.shape[0] == 3
 
 
 def test_groups_that_stay_do_not_hide_the_baseline(net, x):

@@ -208,7 +208,9 @@ def test_options_that_make_no_sense(table, options, error, words):
 
 def test_dollars_are_not_mathematics(images, photo):
     renamed = Comparison({"$x^ _1$": images.attributions["gradient"]}, {"$": "$\\frac$"})
-    renamed.figure(image=photo, labels="$5", title="$y").canvas.draw()
+    picture = renamed.figure(image=photo, labels="$5", title="$y")
+    picture.canvas.draw()  # parsed as mathematics, this would raise
+    assert any("$" in text.get_text().replace(r"\$", "$") for text in picture.findobj(lambda part: hasattr(part, "get_text")))
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -219,7 +221,9 @@ def test_pictures_are_written(images, photo, tmp_path, ending):
 
 def test_pyplot_is_not_asked_for(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # to import it would raise
-    table.figure().canvas.draw()
+    picture = table.figure()
+    picture.canvas.draw()
+    assert picture.axes
 
 
 def test_curves_are_drawn_over_the_band_of_random_orders(linear):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from torch import Tensor
 
+from .._files import write
 from .._trees import flat, flatten
 from ..attribution import Attribution
-from ..errors import MissingExtraError, OptionError
+from ..errors import MissingExtraError
 from ._plain import finite
 from ._ranks import Floats, mean_over_examples, rank_correlations
 
@@ -240,19 +240,7 @@ class Comparison:
                 ``comparison.attributions[name].save`` keeps.
             **options: for pictures and reports, what :meth:`figure` and :meth:`report` take.
         """
-        file = FilePath(path)
-        suffix = file.suffix.lower()
-        if suffix == ".html":
-            self.report(file, **options)
-        elif suffix in {".png", ".svg", ".pdf"}:
-            self.figure(**options).savefig(file, bbox_inches="tight", pad_inches=0.15)
-        elif suffix == ".json":
-            if options:
-                raise OptionError(f"got options {sorted(options)} for a .json file; they are for .html and .png")
-            file.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
-        else:
-            raise OptionError(f"got the ending {suffix!r}; expected .html, .png, .svg, .pdf or .json")
-        return file
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict, report=self.report)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._files import write
 from ..errors import MissingExtraError, OptionError
-from ._files import save
 from ._plain import finite
 from ._ranks import Floats
 from ._removal import CAUTION
@@ -159,7 +159,7 @@ class PerturbationCurve:
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
         """Write ``.json``, or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`figure`."""
-        return save(self, FilePath(path), options)
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers for JSON; what is NaN becomes None."""

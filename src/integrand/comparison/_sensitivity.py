@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files import write
 from .._trees import Tensors
 from ..attribution import Attribution
 from ..baselines import Baseline
 from ..errors import MissingExtraError, OptionError
 from ..functions import Score, Target
-from ._files import save
 from ._plain import finite
 from ._ranks import Floats, mean_over_examples
 from ._removal import CAUTION, Removal, at_least, removing
@@ -103,7 +103,7 @@ class SensitivityN:
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
         """Write ``.json``, or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`figure`."""
-        return save(self, FilePath(path), options)
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers for JSON; what is NaN becomes None."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._files import write
 from .._trees import Tensors, flat, flatten
 from ..attribution import Status, number, percent
 from ..errors import MissingExtraError, OptionError
@@ -228,13 +229,11 @@ class Interactions:
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
         """Write ``.json``, the numbers; or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`show`."""
-        from ._files import save
-
-        return save(self, FilePath(path), options)
+        return write(FilePath(path), options, picture=self.show, numbers=self.to_dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
-        from ._files import plain
+        from ._plain import plain
 
         return plain(self)
 
