@@ -82,7 +82,7 @@ def _joined(program: Program) -> Program:
     for step in program.steps:
         for index in all_refs(step):
             users.setdefault(index, []).append(step)
-    shaped = {step.out for step in program.steps if step.name in _FORMS or step.name in _VIEWS}
+    shaped = {step.out for step in program.steps if _has_rows(step)}
     steps: list[Step] = []
     gone: dict[int, Step | None] = {}
     for step in program.steps:
@@ -100,6 +100,13 @@ def _joined(program: Program) -> Program:
         if kept is not None:
             steps.append(kept)
     return Program(program.inputs, steps, program.result)
+
+
+def _has_rows(step: Step) -> bool:
+    """Whether a layer, or a view, surely gives two dimensions or more."""
+    if step.name in ("view", "_unsafe_view", "reshape"):
+        return len(step.args[1]) > 1
+    return step.name in _FORMS and not step.name.endswith("mv")
 
 
 def _adds_the_same(step: Step, first: Step) -> bool:
