@@ -20,6 +20,7 @@ NAMES = {
     "CurveCertificate",
     "ExampleCertificate",
     "Polyline",
+    "Profile",
     "Progress",
     "Promise",
     "Rule",

@@ -8,6 +8,7 @@ tensor([[3., 3.]])
 
 from . import axioms, baselines, errors, methods, paths, quadrature
 from ._api import integrated_gradients, path_attribution
+from ._profile import Profile
 from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Promise, Status
 from .comparison import compare
 from .execute import Progress
@@ -23,6 +24,7 @@ __all__ = [
     "CurveCertificate",
     "ExampleCertificate",
     "Polyline",
+    "Profile",
     "Progress",
     "Promise",
     "Rule",

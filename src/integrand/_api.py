@@ -259,7 +259,7 @@ def attribute(
             values = _differentiable(evaluator, outcome)
     finally:
         reporter.close()
-    certificate = Certificate(tuple(outcome.examples), promises)
+    certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
     if options.create_graph:  # the pass with the graph counts too
         spent = evaluator.gradients.tolist()
         certificate = replace(
@@ -272,14 +272,15 @@ def attribute(
         if not values.detach().any():
             _warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces)
         sums = values[:, :count].to(function.inputs[0].dtype)
-        return Attribution(sums if function.batched else sums[0], certificate, function.batched, meta)
+        shown_sums = sums if function.batched else sums[0]
+        return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
     shapes = [leaf.shape[1:] for leaf in function.inputs]
     leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
     _warn_if_zero(leaves, function, pieces)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     if mask is not None:
         shown = _masked(shown, mask, function)
-    return Attribution(function.tree.build(shown), certificate, function.batched, meta)
+    return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
 
 
 def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:

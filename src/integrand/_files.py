@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ._profile import Profile
 from ._trees import Tensors, Tree, flatten
 from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Promise, Status
 from .errors import FileError, MissingExtraError, OptionError
@@ -16,6 +19,7 @@ FORMAT = 1
 """Version of the file format; a file with a larger number is refused."""
 
 _KEY = "integrand"
+_PROFILE = [f"profile.{part.name}" for part in dataclasses.fields(Profile)]
 
 
 def save(result: Attribution, path: Path, **options: Any) -> Path:
@@ -89,6 +93,9 @@ def _write(result: Attribution, path: Path) -> None:
     for name, extra in result.extras.items():
         for i, leaf in enumerate(flatten(extra, what=name)[1]):
             tensors[f"extras.{name}.{i}"] = leaf.detach().cpu().contiguous()
+    if result.profile is not None:
+        columns = (getattr(result.profile, part.name) for part in dataclasses.fields(Profile))
+        tensors |= {name: torch.from_numpy(column) for name, column in zip(_PROFILE, columns, strict=True)}
     save_file(tensors, str(path), metadata={_KEY: json.dumps(header)})
 
 
@@ -105,7 +112,9 @@ def load(path: Path) -> Attribution:
             promises = tuple(Promise(**row) for row in header.get("promises", []))
             extras = {name: _tensors(file, f"extras.{name}", shape) for name, shape in header.get("extras", {}).items()}
             values = _tensors(file, "values", header["structure"])
-            return Attribution(values, Certificate(examples, promises), header["batched"], header["meta"], extras)
+            held = set(file.keys())
+            profile = Profile(*(file.get_tensor(name).numpy() for name in _PROFILE)) if held.issuperset(_PROFILE) else None
+            return Attribution(values, Certificate(examples, promises), header["batched"], header["meta"], extras, profile)
     except (SafetensorError, KeyError, TypeError) as error:
         raise FileError(f"{path} is not an attribution: {error}. Expected a file written by Attribution.save.") from error
 

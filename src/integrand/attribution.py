@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._profile import Profile
 from ._trees import Leaves, Tensors, flat, flatten, matched
 from .errors import InputError, OptionError
 
@@ -254,6 +255,7 @@ class Attribution:
         meta: how the result was made (method, rule, versions), all strings.
         extras: what else a method found, by name: ``standard_error`` in the structure of the values for sampled methods,
             ``fit`` per example for surrogates.
+        profile: the score and the attribution mass along the path, where there was one.
     """
 
     values: Tensors
@@ -261,6 +263,7 @@ class Attribution:
     batched: bool = True
     meta: dict[str, str] = field(default_factory=dict)
     extras: dict[str, Tensors] = field(default_factory=dict)
+    profile: Profile | None = None
 
     def sum(self, dim: int | Sequence[int] | None = None, *, groups: object = None) -> Tensors | Tensor:
         """Add attributions up; since they are complete, sums mean something.

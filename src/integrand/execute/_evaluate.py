@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._profile import Profile, Recorder
 from .._trees import Leaves, flat
 from ..attribution import ExampleCertificate
 from ..errors import NonFiniteError, RandomnessError, RowsError
@@ -95,6 +96,7 @@ class Evaluator:
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.columns = columns
+        self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 
     def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
@@ -105,14 +107,25 @@ class Evaluator:
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
             terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
-            slopes = terms.sum(1, dtype=torch.float64 if has_float64(self.device) else None).double().cpu().numpy()
             values = scores.double().cpu().numpy()
+            slopes, mass = self._slopes(terms)
             self._check_finite(here, values, slopes, gradients)
+            self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
             return Evaluated(index, values, slopes, terms)
 
         for done in self._chunked(nodes, evaluate):
             np.add.at(self.gradients, nodes.rows[done.index], 1)
             yield done
+
+    def _slopes(self, terms: Tensor) -> Floats:
+        """What terms (N, features) add up to with their signs and without, (2, N)."""
+        wide = torch.float64 if has_float64(self.device) else None
+        both = torch.stack([terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)])
+        return np.asarray(both.double().cpu().numpy())
+
+    def profile(self) -> Profile | None:
+        """All points where gradients were evaluated, as far as their velocities were known."""
+        return self._seen.profile()
 
     def differentiable_at(self, nodes: Nodes) -> Iterator[tuple[Ints, Tensor]]:
         """The terms at nodes with their graph, for results that are differentiated further."""
@@ -152,15 +165,20 @@ class Evaluator:
         examples = self.function.examples
         label = np.tile(np.arange(examples), len(times))
         nodes = Nodes(np.repeat(times, examples), label, np.full(len(label), piece))
+        velocity = self.velocity(piece) if self.multiplied_later(piece) else None
 
         def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
-            straight = self.multiplied_later(piece)
-            leaves, velocities = (self._grid_points(here), ()) if straight else self.points(here)
+            leaves, velocities = self.points(here) if velocity is None else (self._grid_points(here), ())
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
-            self._check_finite(here, scores.double().cpu().numpy(), np.zeros(len(here)), ())
+            values = scores.double().cpu().numpy()
+            self._check_finite(here, values, np.zeros(len(here)), ())
             terms = flat(gradients).to(self.dtype)
-            return int(index[0]), terms if straight else self.added(terms * flat(velocities))
+            if velocity is None:
+                terms = self.added(terms * flat(velocities))
+            whole = terms if velocity is None else terms * velocity.index_select(0, self._rows(here))
+            self._seen.add(here.rows, here.pieces, here.t, values, *self._slopes(whole))
+            return int(index[0]), terms
 
         for first, terms in self._chunked(nodes, evaluate, step=examples):
             self.gradients += np.bincount(nodes.rows[first : first + len(terms)], minlength=examples)
