@@ -385,7 +385,13 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(value: float) -> str:
-    """An error as a percentage, for people."""
+    """A share as a percentage of any size, for people.
+
+    >>> percent(0.0124), percent(0.114), percent(0.999), percent(1.0), percent(13.08)
+    ('1.2%', '11%', '99.9%', '100%', '1308%')
+    """
     if math.isnan(value):
         return "unknown"
-    return f"{100 * value:.2g}%"
+    if 0.995 <= abs(value) < 1:
+        return f"{100 * value:.1f}%"
+    return f"{100 * value:.2g}%" if abs(value) < 0.095 else f"{100 * value:.0f}%"

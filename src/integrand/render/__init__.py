@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..attribution import Attribution
 from ..errors import MissingExtraError
 from ._certificate import certificate_table, promises
+from ._panel import View
 from ._report import page
 from ._scene import Options, Others, compose
 
@@ -29,6 +30,7 @@ def figure(
     heatmap: bool = True,
     top: int = 16,
     most: int = 8,
+    views: str | View | Sequence[str | View] | None = None,
 ) -> Figure:
     """Draw a result with matplotlib.
 
@@ -49,9 +51,11 @@ def figure(
         title: a heading over everything.
         share: the brightest and the most saturated pixels are those beyond this share of the attribution mass. Smaller
             is brighter; 1 scales by the largest pixel.
-        heatmap: whether the signed heat map is drawn next to the photo.
+        heatmap: whether the signed heat map is drawn next to the photo, where ``views`` is not given.
         top: how many features get a bar.
         most: how many examples are drawn; the title says how many there were.
+        views: what is drawn next to the photo, of the result and of each of ``others``: names or values of
+            :data:`integrand.render.image.VIEWS`, or functions of your own.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -60,7 +64,7 @@ def figure(
         from ._figure import draw
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing an attribution") from None
-    return draw(compose(result, Options(image, others, labels, features, title, share, heatmap, top, most)))
+    return draw(compose(result, Options(image, others, labels, features, title, share, heatmap, top, most, views)))
 
 
 def report(
@@ -75,6 +79,7 @@ def report(
     heatmap: bool = True,
     top: int = 16,
     most: int = 8,
+    views: str | View | Sequence[str | View] | None = None,
     command: str | None = None,
 ) -> str:
     """Write a result as one self-contained HTML page: the picture, the certificate in words, how it was made.
@@ -92,7 +97,8 @@ def report(
         heatmap: as in :func:`figure`.
         top: as in :func:`figure`.
         most: as in :func:`figure`.
+        views: as in :func:`figure`.
         command: the command that makes the page again, to be shown in it.
     """
-    scene = compose(result, Options(image, others, labels, features, title, share, heatmap, top, most))
+    scene = compose(result, Options(image, others, labels, features, title, share, heatmap, top, most, views))
     return page(scene, result.meta, share=share, command=command, promised=promises(result.certificate))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 from ..attribution import Certificate, ExampleCertificate, Status, number, percent
@@ -76,6 +77,67 @@ def sentence(example: ExampleCertificate) -> str:
     return (
         f"From baseline to input the score goes from {number(example.baseline_score, 3)} to {number(example.score, 3)}, "
         f"a change of {number(change, 3)}. The attributions add up to {number(change + example.residual, 3)}."
+    )
+
+
+CANCELS = 20.0
+"""Where the magnitudes are so many times the change of the score, the page explains it."""
+
+
+def cancelling(example: ExampleCertificate) -> str:
+    """Why attributions of 400 can explain a score of 0.4, as a piece of HTML; '' where nothing much cancels.
+
+    On networks for images the magnitudes were measured at 39 to 2,900 times the change of the score. The error is a share of
+    the magnitudes, so that their sum may miss several per cent of the change; a reader who does not know that takes one
+    of the two numbers for a mistake.
+    """
+    change, magnitude = example.score - example.baseline_score, example.magnitude
+    if not math.isfinite(magnitude) or magnitude <= CANCELS * abs(change):
+        return ""
+    times = f", {magnitude / abs(change):,.0f} times as much" if change else ""
+    said = [
+        f"The score changes by {number(change, 3)}, but the attributions, added up without their signs, come to "
+        f"{amount(magnitude)}{times}. Both are right. Many pixels raise the score and about as many lower it, and nearly "
+        "all of that cancels: like an account with a large turnover whose balance hardly moves. On networks for images this is "
+        "usual."
+    ]
+    if example.status is not Status.EXACT and math.isfinite(example.error):
+        said.append(
+            f"Accuracy is measured against the turnover: the errors of all attributions together are estimated at "
+            f"{percent(example.error)} of {amount(magnitude)}. They have signs too and mostly cancel in a sum; what is left "
+            f"in the sum of all is {example.residual:+.2g}{_of_change(example)}."
+        )
+        said.append(
+            "So the pictures, which show where the strong attributions are, are as accurate as the estimate says. A sum over "
+            "all pixels or a large region is a small difference of large numbers: read it with an uncertainty of about what "
+            "the whole sum misses. A smaller tolerance makes it sharper."
+        )
+    body = "".join(f"<p>{escape(text)}</p>" for text in said)
+    return f'<div class="aside"><h3>Why the attributions are so much larger than the score</h3>\n{body}</div>\n'
+
+
+def amount(value: float) -> str:
+    """A number for people who do not read powers of ten.
+
+    >>> amount(0.40391), amount(1808.6)
+    ('0.404', '1,809')
+    """
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else number(value, 3)
+
+
+def _of_change(example: ExampleCertificate) -> str:
+    change = example.score - example.baseline_score
+    return f", which is {percent(abs(example.residual / change))} of the change" if change else ""
+
+
+def doubt(example: ExampleCertificate) -> str:
+    """A warning not to read sums, where the sum of all misses much of the change; '' otherwise."""
+    change = example.score - example.baseline_score
+    if not abs(example.residual) > 0.1 * abs(change):
+        return ""
+    return (
+        f"The sum misses {example.residual:+.2g}{_of_change(example)}. Compare pixels or small regions with each other, "
+        "but do not rely on the sum of all or of large regions; a smaller tolerance makes it sharper."
     )
 
 

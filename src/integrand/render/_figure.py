@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,24 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patheffects import withStroke
+from matplotlib.textpath import text_to_path
 
 from ._certificate import caption
+from ._panel import Panel
 from ._pixels import COLOURS
-from ._scene import Bars, Example, Panel, Scene
+from ._scene import Bars, Example, Scene
 
 INK, GREY, WARNING = "#1c2128", "#6a737d", "#a8460b"
 POSITIVE, NEGATIVE = COLOURS[-1], COLOURS[0]
 SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.74
-LINE, LABELS, NUMBERS, REST = 0.27, 1.9, 4.4, 0.22
+LINE, LABELS, NUMBERS, REST, LEGEND = 0.27, 1.9, 4.4, 0.22, 0.15
+NOTE, STEP = 8.5, 0.15
+"""The size of notes in points, and the distance of their lines in inches."""
+
+MOST_COLUMNS, TALLEST = 4, 1.75
+"""Panels in a row, and how many times as high as wide a panel may be; taller photos are drawn narrower."""
 
 
 class Picture(Figure):
@@ -30,12 +41,37 @@ class Picture(Figure):
         return buffer.getvalue()
 
 
+@dataclass(frozen=True)
+class Row:
+    """Parts next to each other, in inches.
+
+    Attributes:
+        parts: panels or bars, each with its title and note.
+        lefts: where each begins.
+        wide: how wide each is, without its colour bar.
+        high: how high the highest is.
+        lines: of the longest note over them.
+    """
+
+    parts: list[tuple[Panel | Bars, str, str]]
+    lefts: list[float]
+    wide: float
+    high: float
+    lines: int
+
+    @property
+    def head(self) -> float:
+        """The room for titles and notes."""
+        return HEAD + STEP * (self.lines - 1)
+
+
 def draw(scene: Scene) -> Figure:
-    """Lay the scene out, one row per example."""
-    rows = [_row_height(example) for example in scene.examples]
-    width = max(_row_width(example) for example in scene.examples)
+    """Lay the scene out, one row per example, or several of at most four columns."""
+    grids = [_rows(example) for example in scene.examples]
+    width = max(_right(row) for rows in grids for row in rows)
     title = TOP if scene.title or scene.left_out else 0.0
-    height = sum(rows) + len(rows) * (HEAD + FOOT) + title
+    foot = LEGEND if scene.legend else 0.0
+    height = sum(row.head + row.high for rows in grids for row in rows) + sum(map(_gaps, grids)) + title + foot
     # Two screen pixels for each of a 224-pixel photo; the canvas is Agg's whatever the user's backend is.
     figure = Picture(figsize=(width, height), dpi=160, facecolor="white")
     FigureCanvasAgg(figure)
@@ -44,63 +80,127 @@ def draw(scene: Scene) -> Figure:
         text = " - ".join(part for part in (scene.title, left_out) if part)
         figure.text(0, 1 - 0.08 / height, plain(text), size=14, weight="bold", color=INK, va="top")
     top = height - title
-    for example, tall in zip(scene.examples, rows, strict=True):
-        top -= HEAD
-        _row(figure, example, top, tall, width, height)
+    for example, rows in zip(scene.examples, grids, strict=True):
+        for row in rows:
+            _draw_row(figure, row, top - row.head, (width, height))
+            top -= row.head + row.high + (GAP if row is not rows[-1] else 0)
         colour = GREY if example.certificate.converged else WARNING
-        figure.text(0, (top - tall - 0.12) / height, caption(example.certificate), size=7.5, color=colour, va="top")
-        top -= tall + FOOT
+        figure.text(0, (top - 0.12) / height, caption(example.certificate), size=7.5, color=colour, va="top")
+        top -= FOOT
+    if foot:
+        figure.text(0, (top + FOOT - 0.12 - LEGEND) / height, scene.legend, size=7.5, color=GREY, va="top")
     return figure
 
 
-def _row_height(example: Example) -> float:
-    if example.bars:
-        return LINE * len(example.bars[0].names) + REST
-    return max(map(_panel_height, example.panels))
+def _gaps(rows: list[Row]) -> float:
+    return FOOT + GAP * (len(rows) - 1)
 
 
-def _panel_height(panel: Panel) -> float:
-    height, width, _ = panel.pixels.shape
-    return SIDE * float(height) / float(width)
-
-
-def _row_width(example: Example) -> float:
-    if example.bars:
-        return LABELS + len(example.bars) * (NUMBERS + GAP) - GAP
-    bars = sum(BAR for panel in example.panels if panel.limit is not None)
-    return len(example.panels) * (SIDE + GAP) - GAP + bars
-
-
-def _row(figure: Figure, example: Example, top: float, tall: float, width: float, height: float) -> None:
-    left = LABELS if example.bars else 0.0
+def _rows(example: Example) -> list[Row]:
+    """The parts of an example, in rows of at most four panels of about the same length."""
     parts: list[Panel | Bars] = [*example.panels, *example.bars]
-    for i, part in enumerate(parts):
-        wide = NUMBERS if isinstance(part, Bars) else SIDE
-        high = tall - REST if isinstance(part, Bars) else _panel_height(part)
-        axes = figure.add_axes((left / width, (top - high) / height, wide / width, high / height))
-        if i == 0:  # the photo, or where there is none the first attribution, carries the label
-            score = f"score {example.certificate.score:.3g}"
-            heading(axes, example.label, "; ".join(filter(None, (score, part.note, part.title))), wide)
-        else:
-            heading(axes, part.title, part.note, wide)
+    wide = NUMBERS if example.bars else SIDE
+    side_by_side = 1 < example.together < MOST_COLUMNS
+    balanced = -(-len(parts) // -(-len(parts) // MOST_COLUMNS))
+    columns = len(parts) if example.bars else example.together + 1 if side_by_side else balanced
+    rooms = [_beside(part) for part in parts]
+    if len(parts) > columns:  # a grid looks tidy only with columns of one width
+        rooms = [max(rooms)] * columns
+    lefts = [(LABELS if example.bars else 0.0) + j * (wide + GAP) + sum(rooms[:j]) for j in range(columns)]
+    # The photo, or where there is none the first attribution, carries the label.
+    first, score = parts[0], f"score {example.certificate.score:.3g}"
+    titled = [(first, example.label, "; ".join(filter(None, (score, first.note, first.title))))]
+    titled += [(part, part.title, part.note) for part in parts[1:]]
+    rows = [_row(titled[:columns], lefts, wide)]
+    indent, step = (1, columns - 1) if side_by_side else (0, columns)
+    return rows + [_row(titled[i : i + step], lefts[indent:], wide) for i in range(columns, len(parts), step)]
+
+
+def _row(parts: list[tuple[Panel | Bars, str, str]], lefts: list[float], wide: float) -> Row:
+    lines = max(len(wrapped(note, wide)) for _, _, note in parts)
+    return Row(parts, lefts, wide, max(_high(part) for part, _, _ in parts), lines)
+
+
+def _high(part: Panel | Bars) -> float:
+    if isinstance(part, Bars):
+        return LINE * len(part.names) + REST
+    height, width, _ = part.pixels.shape
+    return min(SIDE * float(height) / float(width), TALLEST * SIDE)
+
+
+def _beside(part: Panel | Bars) -> float:
+    return BAR if isinstance(part, Panel) and part.limit is not None else 0.0
+
+
+def _right(row: Row) -> float:
+    ends = [left + row.wide + _beside(part) for left, (part, _, _) in zip(row.lefts, row.parts, strict=False)]
+    return max(ends)
+
+
+def _draw_row(figure: Figure, row: Row, top: float, size: tuple[float, float]) -> None:
+    width, height = size
+    for i, (left, (part, title, note)) in enumerate(zip(row.lefts, row.parts, strict=False)):
+        high = _high(part) - (REST if isinstance(part, Bars) else 0)
+        axes = figure.add_axes((left / width, (top - high) / height, row.wide / width, high / height))
+        axes.set_anchor("NW")
+        heading(axes, title, note, row.wide, lines=row.lines)
         if isinstance(part, Bars):
             draw_bars(axes, part, names=i == 0)
         else:
-            left += draw_panel(axes, part)
-        left += wide + GAP
+            draw_panel(axes, part)
 
 
-def heading(axes: Axes, title: str, note: str, wide: float) -> None:
-    """A title and a note over axes that are so many inches wide; what does not fit is cut off."""
+def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -> None:
+    """A title and a note over axes that are so many inches wide; what does not fit is cut off.
+
+    Args:
+        axes: what they are about.
+        title: one line.
+        note: one line or two.
+        wide: in inches.
+        lines: for how many lines of notes there is room.
+    """
     up: dict[str, Any] = {
         "xycoords": "axes fraction",
         "textcoords": "offset points",
         "va": "baseline",
         "annotation_clip": False,
     }
-    # About so many letters of these sizes fit into an inch.
-    axes.annotate(plain(short(title, int(11 * wide))), (0, 1), (0, 19), size=11, weight="bold", color=INK, **up)
-    axes.annotate(plain(short(note, int(16 * wide))), (0, 1), (0, 6), size=8.5, color=GREY, **up)
+    size = next((size for size in (11.0, 10.0, 9.0) if _inches(title, size, bold=True) <= wide), 9.0)
+    over = 72 * STEP * (lines - 1)
+    text = plain(fitted(title, wide, size, bold=True))
+    axes.annotate(text, (0, 1), (0, 19 + over), size=size, weight="bold", color=INK, **up)
+    shown = wrapped(note, wide) if lines > 1 else [fitted(note, wide, NOTE)]
+    for i, line in enumerate(shown):
+        axes.annotate(plain(line), (0, 1), (0, 6 + over - 72 * STEP * i), size=NOTE, color=GREY, **up)
+
+
+@lru_cache(maxsize=4096)
+def _inches(text: str, size: float, *, bold: bool = False) -> float:
+    """How wide a text is drawn."""
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return float(width) / 72
+
+
+def fitted(text: str, wide: float, size: float, *, bold: bool = False) -> str:
+    """As much of a text as fits into so many inches."""
+    text = text[:400]
+    if _inches(text, size, bold=bold) <= wide:
+        return text
+    most = max((k for k in range(len(text)) if _inches(text[:k].rstrip() + "…", size, bold=bold) <= wide), default=0)
+    return text[:most].rstrip() + "…"
+
+
+def wrapped(note: str, wide: float) -> list[str]:
+    """A note in one line or two; what does not fit into two is cut off."""
+    if _inches(note, NOTE) <= wide:
+        return [note]
+    words = note.split(" ")
+    fits = max((k for k in range(1, len(words)) if _inches(" ".join(words[:k]), NOTE) <= wide), default=0)
+    if not fits:
+        return [fitted(note, wide, NOTE)]
+    return [" ".join(words[:fits]), fitted(" ".join(words[fits:]), wide, NOTE)]
 
 
 def plain(text: str) -> str:
@@ -114,17 +214,23 @@ def draw_panel(axes: Axes, panel: Panel) -> float:
     smooth = panel.limit is None and max(panel.pixels.shape) >= 112
     axes.imshow(panel.pixels, interpolation="bicubic" if smooth else "nearest")
     axes.set_axis_off()
+    for mark in panel.marks:
+        halo = [withStroke(linewidth=2, foreground="white")]
+        look: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.05, "path_effects": halo}
+        axes.text(mark.x - 0.5, mark.y - 0.5, plain(mark.text), size=7, weight="bold", color=INK, **look)
     if panel.limit is None:
         return 0.0
     beside = axes.inset_axes((1.025, 0, 0.035, 1))
     limit = panel.limit or 1.0
-    colours = LinearSegmentedColormap.from_list("signed", COLOURS)
+    colours = LinearSegmentedColormap.from_list("signed", panel.colours)
     ramp = np.linspace(-limit, limit, 256)[:, None]
     extent = (0.0, 1.0, -limit, limit)
     beside.imshow(ramp, cmap=colours, norm=Normalize(-limit, limit), origin="lower", extent=extent, aspect="auto")
     beside.set_xticks([])
     beside.yaxis.tick_right()
-    beside.set_yticks([-limit, 0, limit], [f"≤ −{limit:.2g}", "0", f"≥ {limit:.2g}"] if panel.limit else ["", "0", ""])
+    low, high = ("≤ −", "≥ ") if panel.clipped else ("−", "+")
+    ends = [f"{low}{limit:.2g}", "0", f"{high}{limit:.2g}"] if panel.limit else ["", "0", ""]
+    beside.set_yticks([-limit, 0, limit], ends)
     beside.tick_params(length=0, labelsize=7, labelcolor=GREY, pad=3)
     beside.set_frame_on(False)
     return BAR

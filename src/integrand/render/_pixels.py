@@ -103,15 +103,41 @@ def lit(photo: Array, values: Array, limit: float) -> Array:
         values: (h, w), not negative; where it is coarser than the photo, as for a layer, each entry covers a block of pixels.
         limit: the strength that leaves a pixel as bright as it is.
     """
-    height, width = photo.shape[:2]
-    rows = np.arange(height) * values.shape[0] // height
-    columns = np.arange(width) * values.shape[1] // width
-    values = values[rows[:, None], columns]
+    values = onto(values, photo.shape)
     known = np.isfinite(values)
     scale = np.clip(np.where(known, values, 0) / (limit or 1.0), 0, 1)
     pixels = photo * scale[..., None] * 255
     pixels[~known] = UNKNOWN
     out: Array = np.rint(pixels).astype(np.uint8)
+    return out
+
+
+def onto(values: Array, shape: tuple[int, ...]) -> Array:
+    """A map on another grid, (h, w, ...) to (H, W, ...): each entry covers the block of pixels that lies under it.
+
+    >>> onto(np.array([[1, 2]]), (2, 4)).tolist()
+    [[1, 1, 2, 2], [1, 1, 2, 2]]
+    """
+    rows, columns = (np.arange(shape[axis]) * values.shape[axis] // shape[axis] for axis in (0, 1))
+    out: Array = values[rows[:, None], columns]
+    return out
+
+
+def rgb(colour: str) -> Array:
+    """A colour like '#00ff00' as three numbers from 0 to 1."""
+    return np.array(list(bytes.fromhex(colour[1:])), float) / 255
+
+
+def grey(photo: Array) -> Array:
+    """The photo without its colours, as bright as the eye sees them (Rec. 709), (H, W, 3) from 0 to 1."""
+    out: Array = np.repeat(photo @ np.array([[0.2126], [0.7152], [0.0722]]), 3, -1)
+    return out
+
+
+def blend(under: Array, over: Array, opacity: Array) -> Array:
+    """One picture over another, both (H, W, 3) from 0 to 1 (or one colour), by an opacity per pixel; (H, W, 3) uint8."""
+    share = opacity[..., None]
+    out: Array = np.rint(255 * (under * (1 - share) + over * share)).astype(np.uint8)
     return out
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from ..attribution import ExampleCertificate
-from ._certificate import facts, sentence, verdict
+from ._certificate import cancelling, facts, sentence, verdict
+from ._panel import Panel
 from ._pixels import COLOURS
 from ._png import data_url
-from ._scene import Bars, Example, Panel, Scene
+from ._scene import Bars, Example, Scene
 from ._style import STYLE
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -37,20 +40,36 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
     return document(heading, f"{sections}{left_out}{legend}{said}{origin(meta, command)}")
 
 
-def document(heading: str, body: str, *, style: str = "") -> str:
-    """A page that loads nothing and runs nothing.
+def policy(scripts: Sequence[str] = ()) -> str:
+    """What a page may do: run exactly these scripts, which is none by default, and load nothing.
+
+    >>> policy() == POLICY
+    True
+    """
+    if not scripts:
+        return POLICY
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return f"{POLICY}; script-src {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str] = ()) -> str:
+    """A page that loads nothing and runs nothing but the scripts that it is given.
 
     Args:
         heading: its title, to be escaped.
         body: HTML under the title.
         style: CSS beyond :data:`STYLE`.
+        scripts: JavaScript of ours, to be run once the body is there.
     """
+    assert not any("</script" in text.lower() or "<!--" in text for text in scripts)  # either would end or change the element
+    run = "".join(f"<script>{text}</script>\n" for text in scripts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(heading)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(heading)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<h1>{escape(heading)}</h1>\n{body}\n</main>\n{run}</body>\n</html>\n"
     )
 
 
@@ -58,15 +77,20 @@ def _example(example: Example, *, several: bool, titled: bool) -> str:
     certificate = example.certificate
     title = f"<h2>{escape(example.label)}</h2>\n" if several or titled else ""
     drawn = _gallery(example) if example.panels else "".join(map(bar_table, example.bars))
+    table = fact_table(certificate)
+    if several:  # what the numbers mean need not be read once per example
+        table = f"<details><summary>Certificate</summary>\n{table}</details>\n"
+    lead = f'<p class="lead">{escape(sentence(certificate))}</p>'
+    return f"<section>\n{title}{lead}\n{drawn}\n{verdict(certificate)}\n{cancelling(certificate)}{table}</section>\n"
+
+
+def fact_table(certificate: ExampleCertificate) -> str:
+    """All that is known of one example, line by line with what it means."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td><td>{escape(meaning)}</td></tr>\n"
         for name, value, meaning in facts(certificate)
     )
-    table = f'<table class="facts"><tbody>\n{rows}</tbody></table>\n{_curves(certificate)}'
-    if several:  # what the numbers mean need not be read once per example
-        table = f"<details><summary>Certificate</summary>\n{table}</details>\n"
-    lead = f'<p class="lead">{escape(sentence(certificate))}</p>'
-    return f"<section>\n{title}{lead}\n{drawn}\n{verdict(certificate)}\n{table}</section>\n"
+    return f'<table class="facts"><tbody>\n{rows}</tbody></table>\n{_curves(certificate)}'
 
 
 def _curves(certificate: ExampleCertificate) -> str:
@@ -96,19 +120,19 @@ def framed(panel: Panel, title: str, *notes: str) -> str:
     """A panel with a title and notes under it, all escaped."""
     sharp = ' class="sharp"' if max(panel.pixels.shape) < 112 else ""
     height, width, _ = panel.pixels.shape
-    lines = "".join(f'<span class="note">{escape(note)}</span>' for note in notes)
+    lines = "".join(f'<span class="note">{escape(note)}</span>' for note in (*notes, *panel.lines))
     return (
         f'<figure><img{sharp} width="{width}" height="{height}" alt="{escape(title)}" src="{data_url(panel.pixels)}">'
-        f"<figcaption><b>{escape(title)}</b>{lines}{_scale(panel.limit)}</figcaption></figure>"
+        f"<figcaption><b>{escape(title)}</b>{lines}{_scale(panel)}</figcaption></figure>"
     )
 
 
-def _scale(limit: float | None) -> str:
-    if not limit:
+def _scale(panel: Panel) -> str:
+    if not panel.limit:
         return ""
     return (
-        f'<span class="ramp" style="background:linear-gradient(to right,{",".join(COLOURS)})"></span>'
-        f'<span class="ends"><span>≤ −{limit:.2g}</span><span>0</span><span>≥ {limit:.2g}</span></span>'
+        f'<span class="ramp" style="background:linear-gradient(to right,{",".join(panel.colours)})"></span>'
+        f'<span class="ends"><span>≤ −{panel.limit:.2g}</span><span>0</span><span>≥ {panel.limit:.2g}</span></span>'
     )
 
 

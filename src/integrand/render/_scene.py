@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from .._trees import flatten
-from ..attribution import Attribution, ExampleCertificate
+from ..attribution import Attribution, ExampleCertificate, percent
 from ..errors import InputError, OptionError
-from ._pixels import Array, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
+from ._panel import Panel, Subject, View
+from ._pixels import Array, mass_limit, photo_pixels, remark
+from ._views import VIEWS, views_of
+
+__all__ = ["Bars", "Example", "Names", "Options", "Others", "Panel", "Scene", "compose"]
 
 Others = Mapping[str, Attribution | Tensor | Array]
 """Further attributions to draw next to the result, by name."""
@@ -33,29 +37,15 @@ class Options:
     heatmap: bool = True
     top: int = 16
     most: int = 8
+    views: str | View | Sequence[str | View] | None = None
 
     def __post_init__(self) -> None:
+        if self.views is not None:
+            views_of(self.views)  # refuses names that are none
         mass_limit(np.zeros(0), self.share)  # refuses a share that makes no sense
         for name, value in (("top", self.top), ("most", self.most)):
             if value < 1:
                 raise OptionError(f"got {name}={value!r}; expected at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One square of an image's row.
-
-    Attributes:
-        title: what it shows.
-        note: what to know of it, or ''.
-        pixels: (H, W, 3) uint8.
-        limit: for a heat map, the score at the ends of its colours.
-    """
-
-    title: str
-    note: str
-    pixels: Array
-    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +71,16 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: its label, its certificate, and either panels or bars."""
+    """One example: its label, its certificate, and either panels or bars.
+
+    ``together`` panels after the first belong side by side, the same view of several attributions; 0 if it does not matter.
+    """
 
     label: str
     certificate: ExampleCertificate
     panels: tuple[Panel, ...] = ()
     bars: tuple[Bars, ...] = ()
+    together: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +90,43 @@ class Scene:
     title: str
     examples: tuple[Example, ...]
     left_out: int
+    legend: str = ""
 
 
 def compose(result: Attribution, options: Options) -> Scene:
     """Decide what is drawn of a result."""
+    leaves, sources = sources_of(result, options.others)
+    arrays = next(iter(sources.values()))
+    count = len(result.certificate)
+    labels = labels_of(options.labels, [example.target for example in result.certificate])
+    shown = range(min(count, options.most))
+    panels: list[tuple[Panel, ...]] = [()] * len(shown)
+    bars: list[tuple[Bars, ...]] = [()] * len(shown)
+    if is_image(arrays, options.image) and options.features is None:
+        photos = [None] * count if options.image is None else photos_of(options.image, count)
+        changes = [example.score - example.baseline_score for example in result.certificate]
+        rows = [subjects_of(sources, i, photos[i], changes[i], options.share) for i in shown]
+        panels = [_panels(subjects, options, note) for subjects, note in rows]
+    elif options.image is not None or options.views is not None:
+        got = "views=" if options.image is None else "image="
+        raise InputError(f"got {got} for values of shape {arrays[0].shape}; expected (examples, channels, height, width)")
+    else:
+        names = Names(leaves, tuple(array.shape[1:] for array in arrays), options.features)
+        bars = [_bars(sources, i, names, options.top) for i in shown]
+    together = len(sources) if options.image is not None and options.views is not None and len(sources) > 1 else 0
+    examples = tuple(Example(labels[i], result.certificate[i], panels[i], bars[i], together) for i in shown)
+    return Scene(options.title or "", examples, count - len(examples), _legend(options.share) if panels[0] else "")
+
+
+def _legend(share: float) -> str:
+    """What brightness and colours go by."""
+    if share == 1:
+        return "Brightness and colours are full at the strongest pixel."
+    return f"Brightness and colours are scaled to {percent(share)} of the attribution mass; pixels beyond are clipped."
+
+
+def sources_of(result: Attribution, others: Others | None = None) -> tuple[tuple[str, ...], dict[str, list[Array]]]:
+    """The names of the result's leaves, and the arrays of every attribution by its name, (examples, ...) each."""
     leaves, arrays = arrays_of(result.values, result.batched)
     count = len(result.certificate)
     if any(len(array) != count for array in arrays):
@@ -107,21 +134,7 @@ def compose(result: Attribution, options: Options) -> Scene:
             f"the values hold {len(arrays[0])} examples but the certificate {count}; expected one certificate per example"
         )
     sources = {result.meta.get("method", "attribution"): arrays}
-    sources |= {name: _other(name, value, result, arrays) for name, value in (options.others or {}).items()}
-    labels = labels_of(options.labels, [example.target for example in result.certificate])
-    shown = range(min(count, options.most))
-    panels: list[tuple[Panel, ...]] = [()] * len(shown)
-    bars: list[tuple[Bars, ...]] = [()] * len(shown)
-    if _is_image(arrays, options):
-        photos = [None] * count if options.image is None else photos_of(options.image, count)
-        panels = [_panels(sources, i, photos[i], options) for i in shown]
-    elif options.image is not None:
-        raise InputError(f"got image= for values of shape {arrays[0].shape}; expected (examples, channels, height, width)")
-    else:
-        names = Names(leaves, tuple(array.shape[1:] for array in arrays), options.features)
-        bars = [_bars(sources, i, names, options.top) for i in shown]
-    examples = tuple(Example(labels[i], result.certificate[i], panels[i], bars[i]) for i in shown)
-    return Scene(options.title or "", examples, count - len(examples))
+    return leaves, sources | {name: _other(name, value, result, arrays) for name, value in (others or {}).items()}
 
 
 def _array(value: Any) -> Array:
@@ -166,32 +179,30 @@ def labels_of(given: str | Sequence[str] | None, targets: Sequence[str]) -> Sequ
     return labels
 
 
-def _is_image(arrays: list[Array], options: Options) -> bool:
-    if len(arrays) != 1 or options.features is not None:
-        return False
-    return arrays[0].ndim == 4 or (arrays[0].ndim == 3 and options.image is not None)
+def is_image(arrays: list[Array], image: object) -> bool:
+    """Whether values are those of images: (N, C, H, W), or (N, H, W) with a photo to draw on."""
+    return len(arrays) == 1 and (arrays[0].ndim == 4 or (arrays[0].ndim == 3 and image is not None))
 
 
-def _panels(sources: dict[str, list[Array]], i: int, photo: Array | None, options: Options) -> tuple[Panel, ...]:
+def _panels(subjects: Sequence[Subject], options: Options, note: str = "") -> tuple[Panel, ...]:
+    """The photo, if there is one, and every view of every attribution; by default figure 2 of the paper and a heat map."""
+    main = subjects[0]
+    shown = () if main.photo is None else (Panel("", note, np.rint(main.photo * 255).astype(np.uint8)),)
+    if options.views is not None:
+        return shown + tuple(view(subject) for view in views_of(options.views) for subject in subjects)
+    if main.photo is None:
+        return tuple(VIEWS["heatmap"](subject) for subject in subjects)
+    drawn = tuple(VIEWS["scaled"](subject) for subject in subjects)
+    return (*shown, *drawn, VIEWS["heatmap"](main)) if options.heatmap else (*shown, *drawn)
+
+
+def subjects_of(
+    sources: Mapping[str, list[Array]], i: int, photo: Array | None, change: float, share: float
+) -> tuple[list[Subject], str]:
+    """Example i of every attribution, ready to be drawn on its photo, and a remark on the photo."""
     rows = {name: arrays[0][i] if arrays[0].ndim == 4 else arrays[0][i][None] for name, arrays in sources.items()}
-    if photo is None:
-        return tuple(_heat(name, row, options.share) for name, row in rows.items())
-    main, first = next(iter(rows.items()))
-    pixels, note = photo_pixels(photo, first.shape[1:])
-    panels = [Panel("", note, np.rint(pixels * 255).astype(np.uint8))]
-    for name, row in rows.items():
-        values = strength(row)
-        note = remark(contribution(row)) or "brighter = stronger"
-        panels.append(Panel(name, note, lit(pixels, values, mass_limit(values, options.share))))
-    if options.heatmap:
-        panels.append(_heat(f"{main}, signed", first, options.share, "red raises, blue lowers the score"))
-    return tuple(panels)
-
-
-def _heat(title: str, row: Array, share: float, hint: str = "") -> Panel:
-    values = contribution(row)
-    limit = mass_limit(values, share)
-    return Panel(title, remark(values) or hint, heat(values, limit), limit)
+    pixels, note = (None, "") if photo is None else photo_pixels(photo, next(iter(rows.values())).shape[1:])
+    return [Subject(name, row, pixels, share, change) for name, row in rows.items()], note
 
 
 def photos_of(image: Any, count: int) -> list[Array]:

@@ -1,0 +1,117 @@
+// From numbers to pixels: the maps of _interactive.py, coloured as the views of _views.py colour them.
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+// Half-precision floats, little-endian: not every browser has Float16Array.
+function halves(text, unit) {
+  const view = new DataView(bytes(text).buffer);
+  const out = new Float64Array(view.byteLength / 2);
+  for (let i = 0; i < out.length; i++) {
+    const bits = view.getUint16(2 * i, true);
+    const exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    const size = exponent === 31 ? NaN : exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction;
+    out[i] = (bits >> 15 ? -size : size) * unit;
+  }
+  return out;
+}
+
+// Sorted magnitudes with their running sum, so that the limit for a share is one binary search.
+function ranked(values) {
+  const size = values.filter(Number.isFinite).map(Math.abs).sort();
+  const most = size.length ? size[size.length - 1] : 0;
+  let sum = 0;
+  const mass = size.map((value) => (sum += value / most));
+  return (share) => {
+    if (!most) return 0;
+    const wanted = share * sum;
+    let low = 0, high = size.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (mass[middle] < wanted) low = middle + 1; else high = middle;
+    }
+    return size[low];
+  };
+}
+
+// Sums over every rectangle that starts at the first pixel, so that any rectangle is four of them.
+function table(values, width, height, of) {
+  const sums = new Float64Array((width + 1) * (height + 1));
+  for (let y = 0; y < height; y++) {
+    let row = 0;
+    for (let x = 0; x < width; x++) {
+      const value = values[y * width + x];
+      row += Number.isFinite(value) ? of(value) : 0;
+      sums[(y + 1) * (width + 1) + x + 1] = sums[y * (width + 1) + x + 1] + row;
+    }
+  }
+  const at = (x, y) => sums[y * (width + 1) + x];
+  return (box) => at(box.right, box.bottom) - at(box.left, box.bottom) - at(box.right, box.top) + at(box.left, box.top);
+}
+
+function read(map) {
+  const signed = halves(map.signed, map.unit), strength = halves(map.strength, map.unit);
+  const all = { left: 0, top: 0, right: map.width, bottom: map.height };
+  // What rounding to halves left out of the whole is spread evenly, so that the whole is exact.
+  const rough = table(signed, map.width, map.height, (value) => value)(all);
+  const slip = map.total === null ? 0 : (map.total - rough) / signed.length;
+  return {
+    ...map, signed, strength, all,
+    limits: { signed: ranked(signed), strength: ranked(strength) },
+    sum: table(signed, map.width, map.height, (value) => value + slip),
+    raised: table(signed, map.width, map.height, (value) => Math.max(value, 0)),
+  };
+}
+
+// The same map in squares: attributions add up, so that a square has a number too.
+function squares(map, side) {
+  if (side === 1) return map;
+  const width = Math.ceil(map.width / side), height = Math.ceil(map.height / side);
+  const signed = new Float64Array(width * height), strength = new Float64Array(width * height);
+  for (let y = 0; y < map.height; y++) {
+    for (let x = 0; x < map.width; x++) {
+      const to = Math.floor(y / side) * width + Math.floor(x / side), from = y * map.width + x;
+      signed[to] += map.signed[from];
+      strength[to] += map.strength[from];
+    }
+  }
+  return { width, height, signed, strength, limits: { signed: ranked(signed), strength: ranked(strength) } };
+}
+
+function ramp(colours, at) {
+  const place = ((at + 1) / 2) * (colours.length - 1);
+  const low = Math.min(Math.floor(place), colours.length - 2), part = place - low;
+  return [0, 1, 2].map((c) => colours[low][c] + (colours[low + 1][c] - colours[low][c]) * part);
+}
+
+const mix = (one, other, part) => one.map((value, c) => value + (other[c] - value) * part);
+const grey = (pixel, dim) => Array(3).fill(dim * (0.2126 * pixel[0] + 0.7152 * pixel[1] + 0.0722 * pixel[2]));
+const tinted = (ends) => (pixel, at, data) => mix(grey(pixel, data.dim), data.ends[ends][at > 0 ? 1 : 0], Math.abs(at));
+
+// Each view: from a pixel of the photo (0 to 255) and its attribution over the limit (-1 to 1) to a colour.
+const VIEWS = {
+  photo: (pixel) => pixel,
+  scaled: (pixel, at) => pixel.map((value) => value * Math.abs(at)),
+  signed: tinted("signed"),
+  "green-red": tinted("green-red"),
+  heatmap: (pixel, at, data) => ramp(data.colours, at),
+  overlay: (pixel, at, data) => mix(pixel, ramp(data.colours, at), data.opacity * Math.abs(at)),
+};
+
+function paint(data, map, cells, state, limit) {
+  const { width, height, photo } = data, view = VIEWS[state.view], side = state.side;
+  const values = state.view === "scaled" ? cells.strength : cells.signed;
+  const picture = new ImageData(width, height);
+  for (let y = 0, i = 0; y < height; y++) {
+    const row = Math.floor(Math.floor((y * map.height) / height) / side) * cells.width;
+    for (let x = 0; x < width; x++, i++) {
+      const cell = row + Math.floor(Math.floor((x * map.width) / width) / side);
+      const known = Number.isFinite(values[cell]), sign = cells.signed[cell];
+      const hidden = (state.sign === "positive" && !(sign > 0)) || (state.sign === "negative" && !(sign < 0));
+      const at = !known || hidden ? 0 : Math.max(-1, Math.min(1, values[cell] / (limit || 1)));
+      const pixel = [photo[3 * i], photo[3 * i + 1], photo[3 * i + 2]];
+      const colour = known || state.view === "photo" ? view(pixel, at, data) : data.unknown;
+      picture.data.set(colour, 4 * i); // a clamped array rounds halves to even, as numpy does
+      picture.data[4 * i + 3] = 255;
+    }
+  }
+  return picture;
+}

@@ -1,0 +1,220 @@
+import base64
+import dataclasses
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import integrand as ig
+from integrand import Attribution, Certificate
+from integrand.errors import InputError
+from integrand.render import report
+from integrand.render._certificate import cancelling, doubt
+from integrand.render._image_page import ImagePage, Picture, Region, Rival, image_page
+from integrand.render._panel import Panel
+from integrand.render._path_plot import path_plot
+
+from .test_report import EVIL
+from .test_report import Page as Parser
+
+SIZE = (3, 12, 12)
+
+
+class Page(Parser):
+    VOID = Parser.VOID | {"input", "line", "path", "polyline"}
+
+
+@pytest.fixture
+def values():
+    return torch.randn(1, *SIZE, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def photo():
+    return np.random.default_rng(0).integers(0, 256, (12, 12, 3)).astype(np.uint8)
+
+
+@pytest.fixture
+def full(attribution, values, photo):
+    """A page with everything on it, in words that are easy to find."""
+    return ImagePage(
+        "tabby cat",
+        photo,
+        attribution(values),
+        name="cat.jpg",
+        network="GoogLeNet",
+        score_name="the probability of tabby cat",
+        top=[("tabby cat", 0.94), ("tiger cat", 0.05), ("sock", 0.00001)],
+        others={"gradient × image": 2 * values[0].numpy()},
+        rival=Rival("tabby cat", "tiger cat", attribution(-values, score=3.0, baseline_score=1.0), "They are close."),
+        pictures=[
+            Picture("the path plot", "read it", photo, "path"),
+            Picture("the regions drawn", "", photo, "regions"),
+            Picture("another picture", "", photo),
+        ],
+        regions=[Region("left eye", 0.465, 0.02), Region("background", -0.093)],
+        notes=["It was turned according to its EXIF orientation."],
+        preprocessing="central square to 224 × 224",
+        meta={"seed": "7"},
+        command="integrand image cat.jpg",
+    )
+
+
+def test_sections_come_in_order(full):
+    text = image_page(full)
+    page = Page(text)
+    assert not page.open
+    order = (
+        "What in cat.jpg made GoogLeNet answer “tabby cat”?",
+        "What the network said",
+        "EXIF",
+        "Where “tabby cat” comes from",
+        "What separates tabby cat from tiger cat",
+        "They are close.",
+        "Where on the path it comes from",
+        "the path plot",
+        "Regions",
+        "another picture",
+        "How far the numbers can be trusted",
+        "The error estimate is within the tolerance",
+        "How it was made",
+        "central square to 224 × 224",
+        "integrand image cat.jpg",
+    )
+    # "The error estimate" is also said of the rival; what counts is that each is found after the one before.
+    at = 0
+    for words in order:
+        assert words in page.text[at:], words
+        at = page.text.index(words, at)
+
+
+def test_numbers_are_the_certificates(full):
+    page = Page(image_page(full))
+    assert "94.0%" in page.text
+    assert "< 0.1%" in page.text
+    # The regions against 0.94 - 0.01.
+    assert "+0.465" in page.text
+    assert "+50%" in page.text
+    assert "-10%" in page.text
+    assert "it goes from 1 to 3, a change of 2 in favour of tabby cat" in page.text
+    widths = re.findall(r'<i style="width:([\d.]+)%"', image_page(full))
+    assert widths == ["94.00", "5.00", "0.00"]
+
+
+def test_maps_can_be_chosen_and_linked_to(full):
+    text = image_page(full)
+    names = re.findall(r'name="map" value="(\d)"[^>]*><span>([^<]*)</span>', text)
+    assert names == [("0", "integrated gradients"), ("1", "gradient × image"), ("2", "tabby cat or tiger cat")]
+    assert 'href="#map=2&amp;' in text
+
+
+def test_the_least_page(attribution, values, photo):
+    page = Page(image_page(ImagePage("cat", photo, attribution(values))))
+    assert not page.open
+    assert "0.94" in page.text
+    for absent in ("What the network said", "What separates", "Where on the path", "Regions", "Further pictures"):
+        assert absent not in page.text
+
+
+def test_every_text_is_escaped(attribution, values, photo):
+    result = attribution(values, target=EVIL, rule=EVIL, precision=EVIL, note=EVIL)
+    result = Attribution(values, result.certificate, True, {"method": EVIL, EVIL: EVIL})
+    page = ImagePage(
+        EVIL,
+        photo,
+        result,
+        name="<img src=x onerror=alert(1)>.jpg",
+        network=EVIL,
+        score_name=EVIL,
+        title=EVIL,
+        top=[(EVIL, 0.5)],
+        others={EVIL + "2": values[0].numpy()},
+        rival=Rival(EVIL, EVIL, result, EVIL),
+        pictures=[Picture(EVIL, EVIL, photo, place) for place in ("path", "regions", "more")],
+        regions=[Region(EVIL, 1.0, 0.5)],
+        notes=[EVIL],
+        preprocessing=EVIL,
+        meta={EVIL: EVIL},
+        command=EVIL,
+    )
+    text = image_page(page)
+    parsed = Page(text)
+    assert not parsed.open
+    assert EVIL not in text
+    assert "<img src=x" not in text
+    scripts = [attrs for tag, attrs in parsed.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "data-part": "data"}, {}]
+    assert not any(name.startswith("on") for _, attrs in parsed.tags for name in attrs)
+
+
+def test_nothing_is_loaded(full):
+    page = Page(image_page(full))
+    assert all(attrs["src"].startswith("data:") for _, attrs in page.tags if "src" in attrs)
+    assert all(attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs)
+
+
+def test_pictures_of_pixels_and_of_bytes(full, photo):
+    image = pytest.importorskip("PIL.Image")
+    buffer = io.BytesIO()
+    image.fromarray(photo).save(buffer, "png")
+    text = image_page(dataclasses.replace(full, pictures=[Picture("a", "", buffer.getvalue()), Picture("b", "", photo)]))
+    for name in "ab":
+        data = re.search(rf'alt="{name}" src="data:image/png;base64,([^"]+)"', text)[1]
+        with image.open(io.BytesIO(base64.b64decode(data))) as shown:
+            assert (np.asarray(shown) == photo).all()
+
+
+def test_several_photos_are_refused(attribution, photo):
+    with pytest.raises(ig.errors.OptionError, match="2 examples"):
+        image_page(ImagePage("cat", photo, attribution(torch.ones(2, *SIZE))))
+    with pytest.raises(InputError, match="expected those of one photo"):
+        image_page(ImagePage("cat", photo, attribution(torch.ones(1, 5))))
+
+
+def test_a_name_stands_for_one_map(attribution, values, photo):
+    with pytest.raises(InputError, match="the name of the main attribution"):
+        image_page(ImagePage("cat", photo, attribution(values), others={"integrated gradients": values[0].numpy()}))
+
+
+def test_what_is_explained_stands_out_wherever_it_ranks(full):
+    text = image_page(dataclasses.replace(full, label="tiger cat"))
+    assert re.findall(r'class="asked"><th scope="row">([^<]*)', text) == ["tiger cat"]
+
+
+def test_panels_bring_their_scale(full, photo):
+    panel = Panel("x", "y", photo, 0.25, colours=("#ff0000", "#00ff00"), lines=("face +0.3",))
+    page = Page(image_page(dataclasses.replace(full, pictures=[Picture("a panel", "", panel)])))
+    for words in ("a panel", "≤ −0.25", "face +0.3"):
+        assert words in page.text
+
+
+def test_cancelling_is_explained_where_it_is_large(certificate, values):
+    small, large = certificate(magnitude=18.0), certificate(magnitude=372.0, residual=-0.0465, error=0.01)
+    assert cancelling(small) == ""
+    told = Parser(cancelling(large)).text
+    for words in ("changes by 0.93", "372, 400 times as much", "1% of 372", "-0.046", "5% of the change"):
+        assert words in told, words
+    assert "Why the attributions" in report(Attribution(values, Certificate((large,))))
+    assert "Why the attributions" not in report(Attribution(values, Certificate((small,))))
+    # Without a change there is nothing to divide by.
+    told = Parser(cancelling(certificate(score=0.5, baseline_score=0.5, magnitude=3.0))).text
+    assert "changes by 0, " in told
+    assert "times as much" not in told
+
+
+def test_sums_that_miss_much_are_doubted(certificate):
+    assert doubt(certificate(residual=0.09)) == ""
+    assert "100% of the change" in doubt(certificate(residual=-0.93))
+
+
+def test_path_is_drawn_from_what_the_integration_saw():
+    # F = t * 2 up to t = 1/2, then flat: the mass is 2 and then 0, half of it before t = 1/4.
+    result = ig.integrated_gradients(lambda x: 1 - torch.relu(1 - x).sum(1), torch.tensor([[2.0]]))
+    drawn = path_plot(result)
+    assert "Half of the attribution mass lies before t = 0.25" in drawn
+    points = [tuple(map(float, pair.split(","))) for pair in re.search(r'points="([^"]+)"', drawn)[1].split()]
+    wanted = [(x, 150 * (1 - min(2 * x / 640, 1))) for x, _ in points]
+    np.testing.assert_allclose(points, wanted, atol=0.11)
+    assert path_plot(dataclasses.replace(result, profile=None)) == ""
