@@ -16,14 +16,17 @@ from torch import Tensor
 from ._trees import Leaves, Tensors, flat, matched, unflat
 from .attribution import Attribution, Certificate, Promise, columns_of, promised
 from .baselines import Baseline, settle_baselines
+from .baselines._signal import warn_if_high
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, integrate_fixed, integrate_to_tolerance
 from .execute._memory import Chunks
 from .execute._progress import ProgressOption, Reporter
+from .execute._steer import Steering
 from .functions import Function, Score, Target, build, undisturbed
 from .functions._layer import Layers
 from .functions._parts import warn
-from .paths import Path, Piece, Straight
+from .paths import Path, Piece, Steered
+from .paths._guided import STEERED_BREAK
 from .paths._paths import segment
 from .quadrature import RULES, Rule
 
@@ -112,12 +115,14 @@ def integrated_gradients(
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
         warn_if_same(starts, function)
         meta = {"method": "integrated gradients", "baselines": str(len(starts))}
-        return attribute(function, pieces, options, mask, groups, meta, promised())
+        result = attribute(function, pieces, options, mask, groups, meta, promised())
+        warn_if_high(result.certificate, function)
+        return result
 
 
 def path_attribution(
     model: Callable[..., Any],
-    path: Path,
+    path: Path | Steered,
     *,
     target: Target = None,
     score: Score = "logit",
@@ -140,8 +145,9 @@ def path_attribution(
     Args:
         model: as in :func:`integrated_gradients`, and so for what is not described here.
         path: a :class:`~integrand.paths.Straight`, :class:`~integrand.paths.Polyline`,
-            :class:`~integrand.paths.Curve`, :class:`~integrand.paths.Average`, or an object of your own with their
-            two methods.
+            :class:`~integrand.paths.Curve`, :class:`~integrand.paths.Blur`, :class:`~integrand.paths.Average`, or an object
+            of your own with their two methods. Or one that is laid on the way, such as :class:`~integrand.paths.Guided`:
+            the certificate counts the gradients that this takes.
         target: the output to explain; None means the only output, else the top class at the end of the path.
         score: logit, probability or log-probability.
         tol: the relative L1 error to integrate to.
@@ -162,17 +168,25 @@ def path_attribution(
         Values in the structure of the path's end, with their certificate.
     """
     options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, 1, progress, create_graph)
-    if not isinstance(path, Path):
+    if not isinstance(path, Path | Steered):
         raise InputError(
-            f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Average) or an "
-            "object with end() and pieces(batched=...)."
+            f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Blur, Guided, "
+            "Average) or an object with end() and pieces(batched=...), or steer(gradient, batched=...)."
         )
     with undisturbed(model, differentiable=create_graph):
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "batched": batched}
         function = build(model, path.end(), target=target, score=score, **call, what="the path's end")
         meta = {"method": f"path attribution ({type(path).__name__})"}
-        promises = promised(**{} if isinstance(path, Straight) else PATHS_BREAK)
-        return attribute(function, path.pieces(batched=function.batched), options, mask, groups, meta, promises)
+        steering = Steering(function, memory=memory, chunk=chunk)
+        pieces = steering.pieces(path)
+        options = replace(options, max_evaluations=steering.rest(max_evaluations))
+        return steering.counted(attribute(function, pieces, options, mask, groups, meta, promises_of(path)))
+
+
+def promises_of(path: Path | Steered) -> tuple[Promise, ...]:
+    """What a path keeps: what it says itself, or else what all of its kind keep."""
+    said: tuple[Promise, ...] | None = getattr(path, "promises", None)
+    return promised(**PATHS_BREAK if isinstance(path, Path) else STEERED_BREAK) if said is None else said
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ The tree::
     IntegrandWarning (UserWarning)
     ├── ConvergenceWarning     the tolerance was not met; the certificate says why and what to do
     ├── ZeroAttributionWarning the score does not depend on an input, or the input equals the baseline
+    ├── BaselineWarning        the baseline has the explained class already
     ├── InPlaceWarning         the model writes into its input; a copy was explained
     └── MemoryBackoffWarning   out of memory: chunks were made smaller and the run went on
 
@@ -106,6 +107,10 @@ class ConvergenceWarning(IntegrandWarning):
 
 class ZeroAttributionWarning(IntegrandWarning):
     """The attribution of an input is exactly zero."""
+
+
+class BaselineWarning(IntegrandWarning):
+    """The explained class is there at the baseline already, so that little of it is explained."""
 
 
 class InPlaceWarning(IntegrandWarning):

@@ -26,6 +26,8 @@ def claims_of(
     ]
 
 
+# Noise may look like a digit to these networks, which is what the warning says; the error estimate has to hold all the same.
+@pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
 @pytest.mark.parametrize(("tol", "dtype"), [(0.05, torch.float32), (0.01, torch.float32), (0.001, torch.float64)])
 def test_digits(tol: float, dtype: torch.dtype) -> None:
     """Four small networks, two scores, two baselines, 25 digits each."""

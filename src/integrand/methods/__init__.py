@@ -11,7 +11,7 @@
 
 from ._base import Found, Method, Problem
 from ._deeplift import DeepLift
-from ._engine import IntegratedGradients, PathMethod
+from ._engine import BlurIG, GuidedIG, IntegratedGradients, PathMethod
 from ._expected import ExpectedGradients
 from ._gradients import Gradient, GradientTimesInput
 from ._guided import Deconvnet, GuidedBackprop
@@ -25,6 +25,7 @@ from ._smooth import SmoothGrad
 __all__ = [
     "LRP",
     "AlphaBeta",
+    "BlurIG",
     "Deconvnet",
     "DeepLift",
     "Epsilon",
@@ -34,6 +35,7 @@ __all__ = [
     "Gradient",
     "GradientTimesInput",
     "GuidedBackprop",
+    "GuidedIG",
     "IntegratedGradients",
     "Lime",
     "Method",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
+
+import torch
 
 from .._api import PATHS_BREAK, Options, RuleName, attribute, warn_if_same
 from .._trees import Tensors
 from ..attribution import Attribution, Promise, promised
 from ..errors import OptionError
 from ..execute._progress import ProgressOption
-from ..paths import Path, Piece, stairs
+from ..execute._steer import Steering
+from ..paths import Blur, Guided, Path, Piece, stairs
+from ..paths._blur import check_blur
+from ..paths._guided import check_guided
 from ..paths._paths import segment
 from ..quadrature import Rule
 from ._base import Method, Problem
@@ -79,21 +84,104 @@ class PathMethod(Method):
         pieces = []
         for start in problem.starts:
             path = self.route(tree.build(start), tree.build(end))
-            pieces += [Piece(share * p.weight, p.at, p.points, p.straight) for p in path.pieces(batched=True)]
+            if not isinstance(path, Path):
+                raise OptionError(
+                    f"the route gave a {type(path).__name__}; expected a path of integrand.paths, or an object with end() and "
+                    "pieces(batched=...). For a path that is laid on the way use GuidedIG or integrand.path_attribution."
+                )
+            pieces += [replace(piece, weight=share * piece.weight) for piece in path.pieces(batched=True)]
         return _integrate(problem, pieces, self)
 
 
+@final
+@dataclass(frozen=True)
+class BlurIG(Method):
+    """Blur-integrated gradients: along :class:`integrand.paths.Blur`, from a blurred image to the image.
+
+    The blurred image takes the place of the baseline, which is not used.
+
+    Attributes:
+        sigma: the standard deviation of the blur at the start, in pixels; if not given, 50/224 of the shorter side.
+        dims: the dimensions to blur along, counted from the last.
+        tol: the relative error to integrate to.
+        max_evaluations: gradients that one example may take.
+    """
+
+    name: ClassVar[str] = "blur integrated gradients"
+    promises: ClassVar[tuple[Promise, ...]] = Blur.promises
+    sigma: float | None = None
+    dims: tuple[int, ...] = (-2, -1)
+    tol: float = 0.01
+    max_evaluations: int = 4000
+
+    def __post_init__(self) -> None:
+        _options(self)
+        check_blur(self.sigma, self.dims)
+
+    def attribute(self, problem: Problem) -> Attribution:
+        """Integrate through scale space."""
+        function = problem.function
+        path = Blur(function.tree.build(function.inputs), self.sigma, self.dims)
+        blurred = path.pieces(batched=True)
+        rows = torch.arange(problem.examples, device=problem.device)
+        starts = blurred[0].points_at(torch.zeros(len(rows), device=problem.device), rows)
+        return _integrate(replace(problem, starts=(starts,)), list(blurred), self)
+
+
+@final
+@dataclass(frozen=True)
+class GuidedIG(Method):
+    """Guided integrated gradients: along :class:`integrand.paths.Guided`, which moves the flattest features first.
+
+    Attributes:
+        steps: how often the gradient is looked at from one anchor to the next.
+        fraction: the share of the features that move at a time; with 1 these are integrated gradients.
+        anchors: how many points of the straight line the path is made to pass through.
+        tol: the relative error to integrate to.
+        max_evaluations: gradients that one example may take.
+    """
+
+    name: ClassVar[str] = "guided integrated gradients"
+    promises: ClassVar[tuple[Promise, ...]] = Guided.promises
+    steps: int = Guided.steps
+    fraction: float = Guided.fraction
+    anchors: int = Guided.anchors
+    tol: float = 0.01
+    max_evaluations: int = 4000
+
+    def __post_init__(self) -> None:
+        _options(self)
+        check_guided(self.steps, self.fraction, self.anchors)
+
+    def attribute(self, problem: Problem) -> Attribution:
+        """Lay a path from each baseline, integrate along all of them, and average."""
+        tree, end = problem.function.tree, problem.function.inputs
+        # The points of a single example have a row already.
+        steering = Steering(replace(problem.function, batched=True), memory=problem.memory, chunk=problem.chunk)
+        share = 1 / len(problem.starts)
+        pieces = []
+        for start in problem.starts:
+            path = Guided(tree.build(start), tree.build(end), self.steps, self.fraction, self.anchors)
+            pieces += [replace(piece, weight=share) for piece in steering.pieces(path)]
+        rest = replace(self, max_evaluations=steering.rest(self.max_evaluations))
+        return steering.counted(_integrate(problem, pieces, rest))
+
+
+Engine = IntegratedGradients | PathMethod | BlurIG | GuidedIG
+
+
 def _options(
-    method: IntegratedGradients | PathMethod,
+    method: Engine,
     memory: int | None = None,
     chunk: int | None = None,
     progress: ProgressOption = False,
 ) -> Options:
     """The method's settings, checked."""
-    return Options.make(method.tol, method.steps, method.rule, method.max_evaluations, memory, chunk, 1, progress, False)
+    fixed = (method.steps, method.rule) if isinstance(method, IntegratedGradients | PathMethod) else (None, None)
+    return Options.make(method.tol, *fixed, method.max_evaluations, memory, chunk, 1, progress, False)
 
 
-def _integrate(problem: Problem, pieces: list[Piece], method: IntegratedGradients | PathMethod) -> Attribution:
+def _integrate(problem: Problem, pieces: list[Piece], method: Engine) -> Attribution:
     warn_if_same(problem.starts, problem.function)
     options = _options(method, problem.memory, problem.chunk, problem.progress)
     meta = {"baselines": str(len(problem.starts))}

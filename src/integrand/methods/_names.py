@@ -7,7 +7,7 @@ import difflib
 from ..errors import OptionError
 from ._base import Method
 from ._deeplift import DeepLift
-from ._engine import IntegratedGradients, PathMethod
+from ._engine import BlurIG, GuidedIG, IntegratedGradients, PathMethod
 from ._expected import ExpectedGradients
 from ._gradients import Gradient, GradientTimesInput
 from ._guided import Deconvnet, GuidedBackprop
@@ -19,6 +19,8 @@ from ._smooth import SmoothGrad
 BY_NAME: dict[str, Method] = {
     "integrated-gradients": IntegratedGradients(),
     "path": PathMethod(),
+    "blur-ig": BlurIG(),
+    "guided-ig": GuidedIG(),
     "shapley": Shapley(),
     "expected-gradients": ExpectedGradients(),
     "gradient": Gradient(),

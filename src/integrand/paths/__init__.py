@@ -1,11 +1,14 @@
 """Paths from a baseline to an input. Each is a value; its integral of gradients is complete.
 
 :class:`Straight` is integrated gradients. :class:`Polyline` runs through points, :class:`Curve` is any function of t,
-:class:`Average` is a weighted mean of paths, :func:`stairs` moves feature by feature. A path of your own is any object
-with a ``pieces`` method and ``end``.
+:class:`Average` is a weighted mean of paths, :func:`stairs` moves feature by feature, :class:`Blur` goes from a blurred image
+to the image. A path of your own is any object with a ``pieces`` method and ``end``. :class:`Guided` is laid on the way, by the
+gradients met there; a path of your own that is :class:`Steered` so has a ``steer`` method instead.
 """
 
+from ._blur import Blur
+from ._guided import Guided, Steered
 from ._paths import Average, Curve, Path, Piece, Polyline, Straight
 from ._stairs import stairs
 
-__all__ = ["Average", "Curve", "Path", "Piece", "Polyline", "Straight", "stairs"]
+__all__ = ["Average", "Blur", "Curve", "Guided", "Path", "Piece", "Polyline", "Steered", "Straight", "stairs"]

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from .._trees import Leaves, Tensors, Tree, flatten
+from ..attribution import Promise, promised
 from ..errors import InputError, OptionError
 
 At = Callable[[Tensor, Tensor], tuple[Leaves, Leaves]]
@@ -44,7 +45,11 @@ class Piece:
 
 @runtime_checkable
 class Path(Protocol):
-    """What the engine integrates along."""
+    """What the engine integrates along.
+
+    A path may say which axioms it keeps, as :func:`integrand.attribution.promised` lists them, in an attribute
+    ``promises``. One that does not is taken to keep all but symmetry.
+    """
 
     def end(self) -> Tensors:
         """The input: where the path ends."""
@@ -68,6 +73,7 @@ class Straight:
         x: where it ends.
     """
 
+    promises: ClassVar[tuple[Promise, ...]] = promised()
     baseline: Tensors
     x: Tensors
 
@@ -82,13 +88,13 @@ class Straight:
         """One piece."""
         _, start = flatten(self.baseline, what="baseline")
         _, stop = flatten(self.x, what="x")
-        return [segment(_rows(start, batched), _rows(stop, batched))]
+        return [segment(batch_of(start, batched), batch_of(stop, batched))]
 
 
 def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     """The line between two batches of points."""
     # In half precision times would be off by more than the nodes are apart: only the point itself is rounded.
-    pairs = [(a.to(_wide(a)), b.to(_wide(b))) for a, b in zip(start, stop, strict=True)]
+    pairs = [(a.to(wide(a)), b.to(wide(b))) for a, b in zip(start, stop, strict=True)]
 
     def rows_of(leaf: Tensor, rows: Tensor) -> Tensor:
         return leaf.expand(len(rows), *leaf.shape[1:]) if leaf.shape[0] == 1 else leaf.index_select(0, rows)
@@ -110,7 +116,8 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     return Piece(weight, at, points, straight=True)
 
 
-def _wide(leaf: Tensor) -> torch.dtype:
+def wide(leaf: Tensor) -> torch.dtype:
+    """What to compute a tensor's path in: its own precision, or float32 where that is half."""
     return torch.promote_types(leaf.dtype, torch.float32)
 
 
@@ -138,7 +145,7 @@ class Polyline:
 
     def pieces(self, *, batched: bool) -> Sequence[Piece]:
         """One per line; lines of length zero are left out."""
-        leaves = [_rows(flatten(point)[1], batched) for point in self.points]
+        leaves = [batch_of(flatten(point)[1], batched) for point in self.points]
         pairs = [(a, b) for a, b in pairwise(leaves) if not all(map(torch.equal, a, b))]
         return [segment(a, b) for a, b in pairs or [(leaves[0], leaves[-1])]]
 
@@ -207,7 +214,7 @@ class Curve:
             point = leaves_of(time)
             speed_tree, speed = flatten(self.velocity(time), what="the path's velocity")
             same_shape("the path's velocity", speed_tree, speed, tree, point)
-        return _rows(tuple(p.detach() for p in point), batched), _rows(tuple(s.detach() for s in speed), batched)
+        return batch_of(tuple(p.detach() for p in point), batched), batch_of(tuple(s.detach() for s in speed), batched)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,5 +291,6 @@ def _load_forward_mode() -> None:
         torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.ones(()),))
 
 
-def _rows(leaves: Leaves, batched: bool) -> Leaves:
+def batch_of(leaves: Leaves, batched: bool) -> Leaves:
+    """One row per example: as they are, or as a batch of one."""
     return leaves if batched else tuple(leaf[None] for leaf in leaves)
