@@ -11,10 +11,10 @@ import shlex
 import sys
 from pathlib import Path
 
-import torch
-from explain_photo import MEAN, NAMES, SCALE, load_model, load_photo
+from explain_photo import load_photo
 
 import integrand as ig
+from integrand.apps import networks
 
 
 def main() -> None:
@@ -24,18 +24,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="the folder to write to (default: out)")
     options = parser.parse_args()
 
-    photo = load_photo(options.photo)
-    model = load_model()
-    x = (photo[None] * 255 - MEAN) / SCALE
-    black = torch.full_like(x, -MEAN / SCALE)
-    target = int(model(x).argmax())
+    network = networks.load("efficientnet-lite0")
+    photo = network.preprocess.shown(load_photo(options.photo))
+    x = network.preprocess.input(photo)
+    black = ig.baselines.black(x, low=network.preprocess.low)
+    target = int(network.module(x).argmax())
 
-    found = ig.compare(model, x, black, target=target)
+    found = ig.compare(network.module, x, black, target=target)
     print(found)
 
     options.out.mkdir(parents=True, exist_ok=True)
     stem = "cat" if options.photo == "chelsea" else Path(options.photo).stem
-    drawn = {"image": photo, "labels": NAMES.get(target, f"class {target}")}
+    drawn = {"image": photo, "labels": network.label(target)}
     command = shlex.join(["python", "examples/compare_photo.py", *sys.argv[1:]])
     print("wrote", found.save(options.out / f"{stem}-compared.png", **drawn))
     print("wrote", found.save(options.out / f"{stem}-compared.html", **drawn, command=command))

@@ -16,7 +16,8 @@ def test_explains_a_photo(photo, stem, label, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--photo", photo, "--tol", "0.3", "--out", str(tmp_path)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     out = capsys.readouterr().out
-    assert f"{label}: F(x) 0." in out
+    assert f"{photo}: {label} (0." in out
+    assert "F(x) 0." in out
     assert "(tol 30%)" in out
     assert "converged" in out
     assert (tmp_path / f"{stem}.png").read_bytes().startswith(b"\x89PNG")

@@ -21,4 +21,5 @@ def main() -> None:
     try:
         app()
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
-        sys.exit(f"integrand: {error}")
+        print(f"integrand: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -8,6 +8,7 @@ import typer
 
 from .._api import version_of
 from ._axioms import axioms
+from ._image import image
 
 app = typer.Typer(
     name="integrand",
@@ -16,6 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(image)
 app.command()(axioms)
 
 
