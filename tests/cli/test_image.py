@@ -108,6 +108,17 @@ def test_the_ending_of_out_decides_what_is_written(run: Run, tmp_path: Path, end
         assert loaded.profile is not None
 
 
+def test_a_picture_shows_the_views_that_are_named(run: Run, tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    words = ("image", "a.png", *MODEL, "--no-rival")
+    assert run(*words, "--view", "scaled", "--out", "one.png").exit_code == 0
+    assert run(*words, "--view", "scaled", "--view", "regions", "--view", "overlay", "--out", "three.png").exit_code == 0
+    with Image.open(tmp_path / "one.png") as one, Image.open(tmp_path / "three.png") as three:
+        assert three.size[1] > 2 * one.size[1]  # with gradient x image next to each view, a row per view
+    done = run(*words, "--view", "loud", "--out", "four.png")
+    assert "loud" in str(done.exception)
+
+
 def test_json_holds_what_a_program_needs(run: Run, tmp_path: Path) -> None:
     photo(tmp_path / "a.png", (0, 0, 255))
     done = run("image", "a.png", *MODEL, "--classes", "names.txt", "--json", "--score", "logit")

@@ -31,6 +31,8 @@ def page(explanation: Explanation, *, command: str | None) -> str:
     rival = explanation.rival
     data = ImagePage(
         label=answer.label,
+        title=explanation.title,
+        question=f"What in {explanation.photo.name} speaks for “{answer.label}”?" if explanation.headline else "",
         photo=explanation.shown,
         main=result,
         name=explanation.photo.name,
@@ -55,7 +57,7 @@ def page(explanation: Explanation, *, command: str | None) -> str:
 def _top(explanation: Explanation) -> list[tuple[str, float]]:
     """The surest answers, and the one that is explained if it is not among them."""
     shown = list(explanation.answers[:SHOWN])
-    if explanation.answer not in shown and not explanation.graded:
+    if explanation.answer not in shown and not explanation.headline:
         shown.append(explanation.answer)
     return [(one.label, one.probability) for one in shown if not math.isnan(one.probability)]
 
@@ -68,8 +70,11 @@ def _map(result: Attribution) -> Map:
 
 def _pictures(explanation: Explanation) -> list[Picture]:
     """Pictures that do not move: regions and outlines."""
-    panels = image.panels(explanation.result, explanation.shown, views=("regions", "outlines"))
-    return [Picture(panel.title, panel.note, panel, "regions") for panel in panels]
+    views = (image.Superpixels(count=REGIONS), image.Outlines())
+    regions, outlines = image.panels(explanation.result, explanation.shown, views=views)
+    # The table below lists the regions; of the outlines the note says all but what they add up to.
+    shown = (dataclasses.replace(regions, lines=()), dataclasses.replace(outlines, lines=outlines.lines[-1:]))
+    return [Picture(panel.title, panel.note, panel, "regions") for panel in shown]
 
 
 def numbers(explanation: Explanation) -> dict[str, Any]:
@@ -81,6 +86,7 @@ def numbers(explanation: Explanation) -> dict[str, Any]:
         "network": explanation.network.name,
         "weights": explanation.network.source,
         "preprocessing": str(explanation.network.preprocess),
+        "title": explanation.title,
         "explained": _answer(explanation.answer),
         "score": explanation.score,
         "baseline": explanation.baseline,

@@ -91,7 +91,7 @@ class Explanation:
         result: its attributions and their certificate.
         gradient: gradient x image, which the paper compares with.
         rival: what separates it from the surest other answer, where that was asked for and there is one.
-        graded: whether the answers are grades, of which the one that is explained is none.
+        headline: the answer in words, where what is explained is the evidence for it rather than the answer itself: a grade.
     """
 
     photo: Photo
@@ -106,7 +106,7 @@ class Explanation:
     result: Attribution
     gradient: Attribution
     rival: Rival | None = None
-    graded: bool = False
+    headline: str = ""
 
     @cached_property
     def shown(self) -> Array:
@@ -123,9 +123,15 @@ class Explanation:
         """Whether every attribution met its tolerance."""
         return self.result.certificate.converged and (self.rival is None or self.rival.result.certificate.converged)
 
+    @property
+    def title(self) -> str:
+        """The answer in words."""
+        return self.headline or self.answer.label
+
     def __str__(self) -> str:
         sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
-        return f"{self.photo.name}: {self.answer.label}{sure}\n{self.result}"
+        explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
+        return f"{self.photo.name}: {self.title}{explained}\n{self.result}"
 
     def figure(self, *, views: Sequence[str] = ("scaled", "heatmap"), **options: Any) -> Any:
         """The photo and its attributions with matplotlib; options as in :func:`integrand.render.image.figure`."""

@@ -9,6 +9,7 @@ import typer
 from .._api import version_of
 from ._axioms import axioms
 from ._image import image
+from ._retina import retina
 
 app = typer.Typer(
     name="integrand",
@@ -18,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(image)
+app.command()(retina)
 app.command()(axioms)
 
 

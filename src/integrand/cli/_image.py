@@ -13,6 +13,7 @@ import typer
 from ..apps import images, networks
 from ..apps.photos import photos as listed
 from ..errors import OptionError
+from ..render.image import VIEWS
 from ._photos import Job, one_line, run_many, run_one
 
 
@@ -57,6 +58,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per ph
 Again = Annotated[bool, typer.Option("--again", help="Explain photos again that are done already.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error happened.")]
 Most = Annotated[int, typer.Option(min=17, help="Gradients that one attribution may take.")]
+View = Annotated[list[str] | None, typer.Option(help=f"For pictures, several times: {', '.join(VIEWS)}.", show_default=False)]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")]
 Route = Annotated[PathName, typer.Option(help="The line from baseline to photo, from blurred to sharp, or by small gradients.")]
 
@@ -79,6 +81,7 @@ def image(
     tol: Tol = 0.01,
     rival: Annotated[bool, typer.Option(help="Also explain what separates the class from the next one.")] = True,
     out: Out = None,
+    view: View = None,
     as_json: Json = False,
     classes: Annotated[Path | None, typer.Option(help="Names of the classes, one per line. Default: ImageNet's.")] = None,
     size: Annotated[str | None, typer.Option(help="What the network takes: 224, or 224,320 (height, width).")] = None,
@@ -125,6 +128,7 @@ def image(
         typed(),
         f"What {network.name} saw",
         debug,
+        known_views(view),
     )
     run(job, photo, files, out, as_json=as_json, again=again)
 
@@ -135,6 +139,14 @@ def run(job: Job, named: list[Path], files: list[Path], out: Path | None, *, as_
         run_one(job, files[0], out, as_json=as_json)
     else:
         run_many(job, files, out, as_json=as_json, again=again)
+
+
+def known_views(names: list[str] | None) -> tuple[str, ...]:
+    """The views that were named, if they exist."""
+    for name in names or ():
+        if name not in VIEWS:
+            raise OptionError(f"got --view {name!r}; expected one of {', '.join(VIEWS)}.")
+    return tuple(names or ())
 
 
 def typed() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ class Job:
         command: what the user typed.
         title: of the gallery.
         debug: let unexpected errors through, with their traceback.
+        views: what a picture shows, by name; the usual if empty.
     """
 
     explain: Callable[[Path, Tell], Explanation]
@@ -46,6 +48,7 @@ class Job:
     command: str
     title: str
     debug: bool = False
+    views: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -61,7 +64,7 @@ def run_one(job: Job, photo: Path, out: Path | None, *, as_json: bool) -> None:
     with _bar(1) as bar:
         explanation, notes = _explained(job, photo, bar.step(photo.name))
     if where is not None:
-        _save(explanation, where, job.command)
+        _save(explanation, where, job)
     if as_json:
         typer.echo(json.dumps(explanation.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
         return
@@ -70,7 +73,8 @@ def run_one(job: Job, photo: Path, out: Path | None, *, as_json: bool) -> None:
     typer.echo(f"wrote {where}")
 
 
-ENDINGS = (".html", ".png", ".svg", ".pdf", ".json", ".safetensors")
+PICTURES = (".png", ".svg", ".pdf")
+ENDINGS = (".html", *PICTURES, ".json", ".safetensors")
 
 
 def run_many(job: Job, photos: Sequence[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
@@ -166,9 +170,9 @@ def _entry(job: Job, photo: Path, page: Path, tell: Tell) -> dict[str, Any]:
         explanation.result,
         explanation.shown,
         name=explanation.photo.name,
-        label=explanation.answer.label,
+        label=explanation.title,
         link=page.name,
-        probability=explanation.answer.probability,
+        probability=math.nan if explanation.headline else explanation.answer.probability,
     )
     return entry | {"numbers": explanation.numbers() | {"warnings": notes, "out": str(page)}, "card": shown}
 
@@ -199,9 +203,11 @@ def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
         raise IntegrandError(f"{where}: {type(error).__name__}: {said}. {rest}--debug shows where it happened.") from error
 
 
-def _save(explanation: Explanation, where: Path, command: str) -> None:
+def _save(explanation: Explanation, where: Path, job: Job) -> None:
     where.parent.mkdir(parents=True, exist_ok=True)
-    options = {"command": command} if where.suffix.lower() == ".html" else {}
+    options: dict[str, Any] = {"command": job.command} if where.suffix.lower() == ".html" else {}
+    if where.suffix.lower() in PICTURES and job.views:
+        options = {"views": job.views}
     explanation.save(where, **options)
 
 

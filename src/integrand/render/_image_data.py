@@ -73,6 +73,7 @@ class ImagePage:
         network: its name, for readers.
         score_name: the unit of the attributions, such as "probability of tabby cat".
         title: the heading; the label by default.
+        question: what the page answers, in a sentence.
         top: labels with their probabilities, most likely first.
         others: further attributions (C, h, w) to choose in the viewer, by name.
         rival: what separates the first two classes.
@@ -92,6 +93,7 @@ class ImagePage:
     network: str = "the network"
     score_name: str = "the score"
     title: str = ""
+    question: str = ""
     top: Sequence[tuple[str, float]] = ()
     others: Mapping[str, Array | Map] = field(default_factory=dict)
     rival: Rival | None = None

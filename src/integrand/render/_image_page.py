@@ -29,7 +29,8 @@ SQUARES = 16
 
 STYLE = """
 .chances{margin:0 0 1rem}
-.chances th{width:1%;min-width:9rem;max-width:16rem;font-weight:400;overflow-wrap:anywhere}
+.chances th{max-width:50vw;font-weight:400;overflow-wrap:anywhere}
+.chances td:nth-child(2){width:55%}
 .chances .asked :is(th,td){font-weight:600}
 .chances th,.chances td{padding-top:.2rem;padding-bottom:.2rem;vertical-align:middle}
 .chances td:last-child{width:5rem;text-align:right;padding-right:0;font-variant-numeric:tabular-nums}
@@ -80,7 +81,7 @@ def values_of(result: Attribution, what: str) -> Array:
 
 def _said(data: ImagePage) -> str:
     example = data.main.certificate.only
-    what = f"What in {data.name or 'this photo'} made {data.network} answer “{data.label}”?"
+    what = data.question or f"What in {data.name or 'this photo'} made {data.network} answer “{data.label}”?"
     rows = "".join(
         f'<tr{ASKED if label == data.label else ""}><th scope="row">{escape(label)}</th>'
         f'<td><i style="width:{100 * _within(sure):.2f}%"></i></td>'

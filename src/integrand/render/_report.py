@@ -10,7 +10,7 @@ from html import escape
 
 from ..attribution import ExampleCertificate
 from ._certificate import cancelling, facts, sentence, verdict
-from ._panel import Panel
+from ._panel import Mark, Panel
 from ._pixels import COLOURS
 from ._png import data_url
 from ._scene import Bars, Example, Scene
@@ -121,18 +121,25 @@ def framed(panel: Panel, title: str, *notes: str) -> str:
     sharp = ' class="sharp"' if max(panel.pixels.shape) < 112 else ""
     height, width, _ = panel.pixels.shape
     lines = "".join(f'<span class="note">{escape(note)}</span>' for note in (*notes, *panel.lines))
-    return (
-        f'<figure><img{sharp} width="{width}" height="{height}" alt="{escape(title)}" src="{data_url(panel.pixels)}">'
-        f"<figcaption><b>{escape(title)}</b>{lines}{_scale(panel)}</figcaption></figure>"
-    )
+    image = f'<img{sharp} width="{width}" height="{height}" alt="{escape(title)}" src="{data_url(panel.pixels)}">'
+    if panel.marks:
+        image = f'<div class="marked">{image}{"".join(_mark(mark, width, height) for mark in panel.marks)}</div>'
+    return f"<figure>{image}<figcaption><b>{escape(title)}</b>{lines}{_scale(panel)}</figcaption></figure>"
+
+
+def _mark(mark: Mark, width: int, height: int) -> str:
+    """A text on the picture, at its place whatever the size of the picture."""
+    place = f"left:{100 * mark.x / width:.1f}%;top:{100 * mark.y / height:.1f}%"
+    return f'<span style="{place}">{escape(mark.text)}</span>'
 
 
 def _scale(panel: Panel) -> str:
     if not panel.limit:
         return ""
+    low, high = ("≤ ", "≥ ") if panel.clipped else ("", "+")
     return (
         f'<span class="ramp" style="background:linear-gradient(to right,{",".join(panel.colours)})"></span>'
-        f'<span class="ends"><span>≤ −{panel.limit:.2g}</span><span>0</span><span>≥ {panel.limit:.2g}</span></span>'
+        f'<span class="ends"><span>{low}−{panel.limit:.2g}</span><span>0</span><span>{high}{panel.limit:.2g}</span></span>'
     )
 
 

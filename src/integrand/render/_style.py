@@ -19,6 +19,9 @@ h3 span{font-weight:400;color:var(--soft)}
 figure{margin:0;min-width:0}
 img{display:block;width:100%;height:auto;border-radius:8px;background:var(--card)}
 img.sharp{image-rendering:pixelated}
+.marked{position:relative}
+.marked span{position:absolute;transform:translate(-50%,-50%);white-space:pre-line;text-align:center;color:#111;
+font-size:.75rem;line-height:1.15;font-weight:650;text-shadow:0 0 3px #fff,0 0 3px #fff,0 0 5px #fff;pointer-events:none}
 figcaption{margin-top:.5rem;font-size:.875rem;line-height:1.4;overflow-wrap:anywhere}
 figcaption b,figcaption .note{display:block}
 figcaption span{color:var(--soft)}

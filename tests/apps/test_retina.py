@@ -1,0 +1,217 @@
+"""The retinopathy grader: framing against drawn discs, grades against closed forms, its card against DeepDRiD."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from integrand.apps import retina
+from integrand.apps._fundus import find_disc, framed, smoothed
+from integrand.errors import InputError, OptionError, TargetError
+
+RED = (150, 80, 40)
+
+
+def drawn(height=400, width=600, x=300.0, y=200.0, radius=180.0, colour=RED, ground=0):
+    """A disc of one colour on a dark ground, with a darker half as shadows make it."""
+    rows, columns = np.ogrid[:height, :width]
+    inside = (columns + 0.5 - x) ** 2 + (rows + 0.5 - y) ** 2 <= radius**2
+    photo = np.where(inside[..., None], np.array(colour, np.uint8), np.uint8(ground)).astype(np.uint8)
+    photo[:, : int(x)] = np.where(inside[:, : int(x), None], photo[:, : int(x)] // 2, photo[:, : int(x)])
+    return photo
+
+
+@pytest.fixture(scope="module")
+def grader():
+    pytest.importorskip("efficientnet_lite_pytorch")
+    return retina.load("cpu")
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "x", "y", "radius", "ground"),
+    [
+        (400, 600, 300.0, 200.0, 180.0, 0),
+        (400, 600, 220.0, 190.0, 180.0, 8),  # off the middle, on a ground that is not quite black
+        (400, 600, 310.0, 205.0, 250.0, 0),  # cut off at top and bottom
+        (2000, 3000, 1400.0, 1010.0, 1200.0, 5),  # larger than what the search looks at
+        (300, 300, 150.0, 150.0, 150.0, 0),  # fills its square
+    ],
+)
+def test_a_drawn_disc_is_found_where_it_was_drawn(height, width, x, y, radius, ground):
+    disc = find_disc(drawn(height, width, x, y, radius, ground=ground))
+    assert disc.found
+    assert max(abs(disc.x - x), abs(disc.y - y), abs(disc.radius - radius)) < 0.01 * radius
+
+
+def test_marks_and_shadows_do_not_move_the_disc():
+    photo = drawn()
+    photo[10:30, 10:80] = 255  # a label in a corner
+    photo[60:300, 120:200] = 0  # a shadow that eats into the rim
+    disc = find_disc(photo)
+    assert disc.found
+    assert max(abs(disc.x - 300), abs(disc.y - 200), abs(disc.radius - 180)) < 0.02 * 180
+
+
+def test_a_framed_disc_fills_the_square_and_what_was_cut_off_is_black():
+    photo = drawn(400, 600, 310.0, 205.0, 250.0)
+    eye = retina.see(photo)
+    assert eye.photo.pixels.shape == (512, 512, 3)
+    lit = eye.photo.pixels.max(axis=2) > 20
+    assert lit.any(axis=0).mean() > 0.99  # from the left to the right edge
+    rows = np.flatnonzero(lit.any(axis=1))
+    assert rows[0] == pytest.approx((250 - 205) * 512 / 500, abs=3)
+    assert rows[-1] == pytest.approx((250 - 205 + 400) * 512 / 500, abs=3)
+    assert (eye.inside == lit).mean() > 0.99
+    # the part of the circle beyond the photo, by integration
+    y = np.linspace(-1, 1, 100001)
+    chord = np.sqrt(1 - y**2)
+    missing = chord[(y < -205 / 250) | (y > 195 / 250)].sum() / chord.sum()
+    (note,) = [note for note in eye.notes if "of the round retina is cut off" in note]
+    assert float(note.split("%")[0]) == pytest.approx(100 * missing, abs=1)
+
+
+def test_a_photo_framed_already_stays_as_it_is(data):
+    path = data("retina/deepdrid/images/347_l1.jpg")
+    assert np.array_equal(retina.see(path).photo.pixels, np.asarray(Image.open(path).convert("RGB")))
+
+
+def test_framing_is_the_same_for_a_larger_photo_with_a_margin():
+    photo = drawn(512, 512, 256.0, 256.0, 256.0)
+    margin = np.zeros((600, 900, 3), np.uint8)
+    margin[40:552, 200:712] = photo
+    apart = np.abs(retina.see(margin).photo.pixels.astype(int) - retina.see(photo).photo.pixels)
+    assert (apart.max(axis=2) > 20).mean() < 0.03  # along the rim, where a pixel more or less of it is seen
+
+
+def test_what_is_no_fundus_photo_gets_a_note():
+    skimage = pytest.importorskip("skimage")
+    assert retina.see(skimage.data.retina()).fundus
+    assert retina.see(skimage.data.retina()).notes == ()
+    cat = retina.see(skimage.data.chelsea())
+    assert not cat.fundus
+    assert any("no round retina" in note for note in cat.notes)
+    moon = retina.see(drawn(colour=(150, 150, 150)))
+    assert not moon.fundus
+    assert any("colours are not those of a retina" in note for note in moon.notes)
+    small = retina.see(drawn(200, 300, 150.0, 100.0, 90.0))
+    (note,) = small.notes
+    assert "pixels across" in note
+    assert float(note.split(" pixels")[0].split()[-1]) == pytest.approx(180, abs=2)
+
+
+@pytest.mark.parametrize("photo", [np.zeros((5, 5, 3)), np.zeros((5, 5), np.uint8), np.zeros((5, 5, 4), np.uint8), 3])
+def test_arrays_that_are_no_photos_are_refused(photo):
+    with pytest.raises(InputError, match="expected"):
+        retina.see(photo)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (30, 20)])
+def test_tiny_and_empty_photos_are_graded_with_a_note(shape):
+    eye = retina.see(np.zeros((*shape, 3), np.uint8))
+    assert not eye.fundus
+    assert all(one.shape == (512, 512, 3) for one in eye.baseline("average"))
+
+
+def test_baselines_are_black_where_the_photo_shows_no_retina():
+    eye = retina.see(drawn(400, 600, 310.0, 205.0, 250.0))
+    black, flat, blurred = eye.baseline("average")
+    for one in (black, flat, blurred):
+        assert not one[~eye.inside].any()
+    assert not black.any()
+    assert np.array_equal(np.unique(flat[eye.inside], axis=0), [np.median(eye.photo.pixels[eye.inside], axis=0)])
+    with pytest.raises(OptionError, match="grey"):
+        eye.baseline("grey")
+
+
+def test_a_blur_within_a_mask_keeps_a_flat_colour_and_matches_a_plain_gaussian_inside():
+    inside = np.zeros((64, 64), bool)
+    inside[8:56, 4:60] = True
+    flat = np.where(inside[..., None], np.array(RED, np.uint8), np.uint8(0))
+    assert np.array_equal(smoothed(flat, inside, 5.0), flat)
+    from scipy.ndimage import gaussian_filter
+
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3)).astype(np.uint8)
+    plain = gaussian_filter(noise.astype(float), (2, 2, 0), truncate=8, mode="constant")
+    assert np.abs(smoothed(noise, np.ones((64, 64), bool), 2.0)[20:44, 20:44] - plain[20:44, 20:44]).max() <= 0.51
+
+
+def test_grades_follow_from_the_cumulative_logits():
+    logit = torch.tensor([0.9, 0.7, 0.4, 0.1]).logit()
+    grade = retina.Grade.of([-float(logit[0]), *logit.tolist()])
+    assert grade.at_least == pytest.approx((0.9, 0.7, 0.4, 0.1), abs=1e-6)
+    assert grade.expected == pytest.approx(2.1, abs=1e-6)
+    assert (grade.grade, grade.words, grade.referable) == (2, "moderate non-proliferative diabetic retinopathy", True)
+    assert grade.probabilities == pytest.approx((0.1, 0.2, 0.3, 0.3, 0.1), abs=1e-6)
+    crossed = retina.Grade.of([0.0, *torch.tensor([0.2, 0.6, 0.1, 0.05]).logit().tolist()])
+    assert crossed.probabilities == pytest.approx((0.8, 0.0, 0.1, 0.05, 0.05), abs=1e-6)
+    assert sum(crossed.probabilities) == pytest.approx(1)
+    assert "most probable alone is 0" in str(crossed)
+    assert retina.Grade.of([9.0, *[-9.0] * 4]).target == 1  # for a healthy eye: what speaks for any retinopathy
+    assert retina.Grade.of([-9.0, *[9.0] * 4]).target == 4
+
+
+def test_outputs_are_numbered_as_grades(grader):
+    for name, output in {"referable": 2, "any": 1, "healthy": 0, "3": 3, "Grade 4": 4, "proliferative": 4}.items():
+        assert grader.find(name) == output
+    for wrong in ("5", "glaucoma", ""):
+        with pytest.raises(TargetError):
+            grader.find(wrong)
+    with torch.no_grad():
+        scores = grader.network.module(grader.input(retina.see(drawn())))
+    assert scores.shape == (1, 5)
+    assert scores[0, 0] == -scores[0, 1]
+
+
+def test_an_explanation_leaves_the_surround_out_and_accounts_for_the_score(grader):
+    eye = retina.see(drawn(400, 600, 310.0, 205.0, 250.0))
+    result = grader.explain(eye, target="referable", steps=3, tol=1.0)
+    only = result.certificate.only
+    with torch.no_grad():
+        scores = [grader.network.module(x)[0, 2].item() for x in (grader.input(eye), grader.baseline(eye, "blurred"))]
+    assert (only.score, only.baseline_score) == pytest.approx(scores, abs=1e-4)
+    assert float(result.values.double().sum()) == pytest.approx(scores[0] - scores[1] + only.residual, abs=1e-3)
+    black = torch.from_numpy(~eye.inside & (eye.photo.pixels.max(axis=2) == 0))
+    assert black.float().mean() > 0.2
+    assert not result.values[0][:, black].any()
+
+
+def test_forty_test_photos_are_graded_as_the_card_says(grader, data):
+    """The card: AUC .985 and accuracy .762 over 400 photos."""
+    folder = data("retina/deepdrid")
+    with open(folder / "labels.csv", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
+    sick = [row for row in rows if int(row["dr_level"]) >= 2][::8][:20]
+    well = [row for row in rows if int(row["dr_level"]) < 2][::11][:20]
+    found = [[grader.grade(folder / "images" / f"{row['image_id']}.jpg") for row in group] for group in (sick, well)]
+    chances = [[grade.at_least[1] for grade in group] for group in found]
+    auc = np.mean([[(a > b) + 0.5 * (a == b) for b in chances[1]] for a in chances[0]])
+    truth = [int(row["dr_level"]) for row in (*sick, *well)]
+    right = np.mean([grade.grade == level for grade, level in zip((*found[0], *found[1]), truth, strict=True)])
+    near = np.mean([abs(grade.grade - level) <= 1 for grade, level in zip((*found[0], *found[1]), truth, strict=True)])
+    # Three standard errors below the card: about .02 for an AUC of .985 from 20 and 20, and those of 40 trials.
+    assert auc >= 0.985 - 3 * 0.02
+    assert right >= 0.762 - 3 * np.sqrt(0.762 * 0.238 / 40)
+    assert near >= 0.8
+
+
+def test_larger_photos_with_a_margin_are_graded_alike(grader, data):
+    folder, plain, larger = data("retina/deepdrid/images"), [], []
+    for name in ("347_l1", "348_l1", "349_r1", "350_r2", "351_l2", "352_r1"):
+        photo = Image.open(folder / f"{name}.jpg").convert("RGB")
+        wide = Image.new("RGB", (1600, 1100))
+        wide.paste(photo.resize((1024, 1024), Image.Resampling.BICUBIC), (300, 38))
+        plain.append(grader.grade(np.asarray(photo)))
+        larger.append(grader.grade(np.asarray(wide)))
+    assert [one.referable for one in plain] == [one.referable for one in larger]
+    assert np.median([abs(a.at_least[1] - b.at_least[1]) for a, b in zip(plain, larger, strict=True)]) < 0.05
+
+
+def test_framed_does_not_write_into_the_photo():
+    photo = drawn()
+    copy = photo.copy()
+    framed(photo, find_disc(photo), 512)
+    assert np.array_equal(photo, copy)

@@ -1,0 +1,59 @@
+"""``integrand retina``, on scikit-image's photo of a retina."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from PIL import Image
+from typer.testing import CliRunner
+
+from integrand.cli import main
+from integrand.cli._app import app
+
+pytest.importorskip("efficientnet_lite_pytorch")
+skimage = pytest.importorskip("skimage")
+
+
+@pytest.fixture
+def eye(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    from skimage import data
+
+    Image.fromarray(data.retina()).save(tmp_path / "eye.jpg", quality=95)
+    return tmp_path / "eye.jpg"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+    monkeypatch.setattr(sys, "argv", ["integrand", *words])
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_healthy_eye(eye: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run(monkeypatch, "retina", "eye.jpg", "--tol", "0.5", "--json", "--out", "eye.html")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["title"].startswith("grade 0 of 4: no apparent retinopathy; not referable")
+    assert found["explained"]["label"] == "mild or worse"
+    assert sum(answer["probability"] for answer in found["answers"]) == pytest.approx(1)
+    assert found["certificate"]["score"] == pytest.approx(
+        np.log(found["explained"]["probability"] / (1 - found["explained"]["probability"])), abs=1e-3
+    )
+    assert found["rival"] is None
+    page = (eye.parent / "eye.html").read_text(encoding="utf-8")
+    assert "not a medical device" in page
+    assert "speaks for “mild or worse”" in page
+
+
+def test_a_target_that_is_none(eye: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["integrand", "retina", "eye.jpg", "--target", "blindness"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert "blindness" in err
+    assert len(err.strip().splitlines()) == 1
