@@ -8,7 +8,7 @@ separates the answer from the runner-up. It draws itself, and saves itself as a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -133,12 +133,12 @@ class Explanation:
         explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
         return f"{self.photo.name}: {self.title}{explained}\n{self.result}"
 
-    def figure(self, *, views: Sequence[str] = ("scaled", "heatmap"), **options: Any) -> Any:
-        """The photo and its attributions with matplotlib; options as in :func:`integrand.render.image.figure`."""
-        from ..render import image
+    def figure(self, **options: Any) -> Any:
+        """The photo and its attributions with matplotlib; options as in :func:`integrand.render.figure`."""
+        from ..render import figure
 
-        drawn: dict[str, Any] = {"labels": self.answer.label, "others": {"gradient × image": self.gradient}}
-        return image.figure(self.result, self.shown, views=views, **drawn | options)
+        drawn: dict[str, Any] = {"labels": self.title, "others": {"gradient × image": self.gradient}}
+        return figure(self.result, image=self.shown, **drawn | options)
 
     def page(self, *, command: str | None = None) -> str:
         """The whole explanation as one HTML file that loads nothing."""
