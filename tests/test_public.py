@@ -83,7 +83,18 @@ def test_importing_and_running_loads_nothing_optional(code: str) -> None:
 def test_the_modules_of_the_core_are_private_but_for_the_exported() -> None:
     """A leading underscore on every module that is not exported or named in the docs."""
     public = {name for name in vars(integrand) if not name.startswith("_") and inspect.ismodule(getattr(integrand, name))}
-    rooms = {"attribution", "execute", "functions", "render", "compat", "operations", "comparison", "interactions", "cli"}
+    rooms = {
+        "attribution",
+        "execute",
+        "functions",
+        "render",
+        "compat",
+        "operations",
+        "comparison",
+        "interactions",
+        "cli",
+        "apps",
+    }
     assert public <= NAMES | rooms
 
 
