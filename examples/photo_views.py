@@ -1,6 +1,6 @@
 """Every picture of one photo: ``python examples/photo_views.py --photo coffee``.
 
-The class probability of EfficientNet-Lite0 from black to the photo, to 1%: all views, the path with its thumbnails, the
+The class probability of a network from black to the photo, to 1%: all views, the path with its thumbnails, the
 regions as a table, and what other baselines would have said.
 """
 
@@ -22,9 +22,11 @@ def main() -> None:
     parser.add_argument("--photo", default="coffee", help="an image file, or a name in skimage.data")
     parser.add_argument("--tol", type=float, default=0.01, help="the error to integrate to (default: 0.01, which is 1%%)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="the folder to write to (default: out)")
+    parser.add_argument("--model", default="efficientnet-lite0", help="a network, as in integrand image")
+    parser.add_argument("--weights", help="its weights, where it has none of its own")
     options = parser.parse_args()
 
-    network = networks.load("efficientnet-lite0")
+    network = networks.load(options.model, weights=options.weights)
     found = images.explain(load_photo(options.photo), network, tol=options.tol, rival=False)
     print(found)
     print(image.regions(found.result, found.shown, count=40))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from integrand.baselines import Diagnosis, diagnose
-from integrand.baselines._diagnosis_scene import compose
 from integrand.errors import OptionError
+from integrand.render._diagnosis_scene import compose
 from tests.baselines.test_diagnose import LEFT, SIDE, contrast, logits, split
 
 HOSTILE = "<script>alert('$1')</script>"

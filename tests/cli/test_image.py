@@ -173,6 +173,7 @@ def _bad_files(folder: Path) -> dict[str, str]:
     whole = photo(folder / "whole.jpg").read_bytes()
     (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (folder / "whole.jpg").unlink()
+    (folder / "loop.jpg").symlink_to(folder / "loop.jpg")
     return {"notes.jpg": "notes.jpg", "empty.png": "empty.png", "cut.jpg": "cut.jpg", "none.jpg": "none.jpg"}
 
 
@@ -187,6 +188,14 @@ def _bad_files(folder: Path) -> dict[str, str]:
         (("image", "a.png", "--target", "zebra"), "zebra"),
         (("image", "a.png", "--baseline", "pink"), "pink"),
         (("image", "a.png", "--out", "report.docx"), "report.docx"),
+        (("image", "a.png", "--out", "a.png/b.html"), "cannot be written"),
+        (("image", "a.png", "--out", "/proc/none/b.html"), "cannot be written"),
+        (("image", "a.png", "notes.jpg", "--out", "a.png"), "expected a folder"),
+        (("image", "a.png", "notes.jpg", "--out", "notes.jpg/b"), "cannot be written"),
+        (("image", "a.png", "--view", "scaled"), "--view without a picture"),
+        (("image", "a.png", "notes.jpg", "--view", "scaled"), "for several photos"),
+        (("image", "a.png", "--path", "blur", "--baseline", "white"), "blur path"),
+        (("image", "loop.jpg"), "leads nowhere, or to itself"),
         (("image", "a.png", "--size", "big"), "big"),
         (("image", "a.png", "--mean", "1,2"), "1,2"),
         (("image", "a.png", "--tol", "-1"), "tol=-1"),
@@ -207,7 +216,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     _bad_files(tmp_path)
     if "a.png" in words:
         photo(tmp_path / "a.png")
-    monkeypatch.setattr(sys, "argv", ["integrand", *words[:2], *MODEL, *words[2:]])
+    monkeypatch.setattr(sys, "argv", ["integrand", "image", *MODEL, *words[1:]])
     with pytest.raises(SystemExit) as ended:
         main()
     err = capsys.readouterr().err
@@ -337,6 +346,56 @@ def test_what_changed_is_done_again_and_nothing_else(run: Run, tmp_path: Path, c
     counted.clear()
     assert run(*words).exit_code == 0
     assert len(counted) == 3
+
+
+def test_another_file_under_the_name_of_the_baseline_counts_as_a_change(run: Run, tmp_path: Path, counted: list[str]) -> None:
+    photo(tmp_path / "in" / "a.png")
+    photo(tmp_path / "start.png", (0, 0, 0))
+    words = ("image", "in", *MODEL, "--out", "out", "--no-rival", "--baseline", "start.png")
+    assert run(*words).exit_code == 0
+    photo(tmp_path / "start.png", (90, 90, 90))
+    assert run(*words).exit_code == 0
+    assert counted == ["a.png", "a.png"]
+    (tmp_path / "nets_for_photos.py").write_text(SOURCE + "\n# changed\n")
+    sys.modules.pop("nets_for_photos")
+    assert run(*words).exit_code == 0
+    assert len(counted) == 3
+
+
+def test_a_later_run_on_some_photos_keeps_the_others_in_the_gallery(run: Run, tmp_path: Path, counted: list[str]) -> None:
+    for name in "abc":
+        photo(tmp_path / "in" / f"{name}.png")
+    assert run("image", "in", *MODEL, "--out", "out", "--no-rival").exit_code == 0
+    assert run("image", "in/a.png", *MODEL, "--out", "out", "--no-rival").exit_code == 0
+    assert len(counted) == 3
+    assert "3 photos explained" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_page_of_any_name_with_its_photos_beside_it(run: Run, tmp_path: Path) -> None:
+    for name in "ab":
+        photo(tmp_path / "in" / f"{name}.png")
+    assert run("image", "in", *MODEL, "--out", "deep/report.html", "--no-rival").exit_code == 0
+    page = (tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
+    assert 'href="./report/a.html"' in page
+    assert (tmp_path / "deep" / "report" / "a.html").is_file()
+
+
+def test_links_that_lead_nowhere_are_listed(run: Run, tmp_path: Path) -> None:
+    photo(tmp_path / "in" / "a.png")
+    (tmp_path / "in" / "gone.png").symlink_to(tmp_path / "none.png")
+    done = run("image", "in", *MODEL, "--out", "out", "--no-rival")
+    assert done.exit_code == 1
+    assert "gone.png is a link that leads nowhere" in done.output
+
+
+def test_a_class_that_is_not_the_answer_is_not_called_one(run: Run, tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    done = run("image", "a.png", *MODEL, "--classes", "names.txt", "--target", "sky")
+    assert done.exit_code == 0, done.output
+    words = Text((tmp_path / "a.html").read_text(encoding="utf-8")).words
+    assert "speaks for “blue thing”" in words
+    assert "second answer" in words
+    assert "answer “blue thing”" not in words
 
 
 def test_json_of_a_folder_is_a_line_per_photo(run: Run, tmp_path: Path) -> None:

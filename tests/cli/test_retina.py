@@ -37,12 +37,11 @@ def test_a_healthy_eye(eye: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch, "retina", "eye.jpg", "--tol", "0.5", "--json", "--out", "eye.html")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert found["title"].startswith("grade 0 of 4: no apparent retinopathy; not referable")
+    assert found["title"].startswith("grade 0 of 4: no apparent retinopathy; probability of moderate or worse")
     assert found["explained"]["label"] == "mild or worse"
     assert sum(answer["probability"] for answer in found["answers"]) == pytest.approx(1)
-    assert found["certificate"]["score"] == pytest.approx(
-        np.log(found["explained"]["probability"] / (1 - found["explained"]["probability"])), abs=1e-3
-    )
+    grades = {answer["index"]: answer["probability"] for answer in found["answers"]}
+    assert found["explained"]["probability"] == pytest.approx(1 - grades[0], abs=1e-9)
     assert found["rival"] is None
     page = (eye.parent / "eye.html").read_text(encoding="utf-8")
     assert "not a medical device" in page
@@ -57,3 +56,13 @@ def test_a_target_that_is_none(eye: Path, monkeypatch: pytest.MonkeyPatch, capsy
     err = capsys.readouterr().err
     assert "blindness" in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_what_is_no_eye_gets_no_diagnosis_as_its_headline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    noise = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    done = run(monkeypatch, "retina", "noise.png", "--tol", "0.9", "--baseline", "black", "--json")
+    found = json.loads(done.stdout)
+    assert found["title"].startswith("this does not look like a photo of a retina")
+    assert any("the grade means nothing" in note for note in found["notes"])

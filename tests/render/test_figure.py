@@ -153,8 +153,10 @@ def test_a_long_label_stays_in_its_panel(attribution, values):
 
 
 def test_photo_of_another_size_than_the_map(attribution):
-    layer = torch.randn(1, 16, 7, 7)
-    assert panels(figure(attribution(layer), image=np.zeros((28, 42, 3), np.uint8)))[1].shape == (28, 42, 3)
+    layer = torch.randn(1, 16, 7, 10)  # a stride of 4, rounded
+    picture = figure(attribution(layer), image=np.zeros((28, 42, 3), np.uint8))
+    assert panels(picture)[1].shape == (28, 42, 3)
+    assert any("photo 42 × 28, attributions 10 × 7" in text for text in texts(picture))
 
 
 @pytest.mark.parametrize(

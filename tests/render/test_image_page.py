@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import integrand as ig
-from integrand import Attribution, Certificate
+from integrand import Attribution, Certificate, Status
 from integrand.errors import InputError
-from integrand.render import report
-from integrand.render._certificate import cancelling, doubt
+from integrand.render import certificate_table, report
+from integrand.render._certificate import cancelling, sum_note, verdict
 from integrand.render._image_page import ImagePage, Picture, Region, Rival, image_page
 from integrand.render._panel import Panel
 from integrand.render._path_plot import path_plot
@@ -178,6 +178,45 @@ def test_a_name_stands_for_one_map(attribution, values, photo):
         image_page(ImagePage("cat", photo, attribution(values), others={"integrated gradients": values[0].numpy()}))
 
 
+@pytest.mark.parametrize(
+    ("label", "changes", "lead"),
+    [
+        ("tabby cat", {}, "What in cat.jpg made GoogLeNet answer “tabby cat”?"),
+        ("tiger cat", {}, "What in cat.jpg speaks for “tiger cat” (5.0%, the network's second answer)?"),
+        ("sock", {}, "What in cat.jpg speaks for “sock” (< 0.1%, not the network's first answer)?"),
+        ("sock", {"rank": 3}, "What in cat.jpg speaks for “sock” (< 0.1%, the network's third answer)?"),
+        ("sock", {"rank": 42}, "the network's no. 42 answer)?"),
+        ("sock", {"rank": 3, "top": ()}, "What in cat.jpg speaks for “sock” (the network's third answer)?"),
+        ("sock", {"question": "Why?"}, "Why?"),
+    ],
+)
+def test_only_the_first_answer_is_said_to_be_the_networks(full, label, changes, lead):
+    text = Page(image_page(dataclasses.replace(full, label=label, **changes))).text
+    assert lead in text
+    assert ("made GoogLeNet answer" in text) == (label == "tabby cat")
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (3.0, ("To see why it is tabby cat rather than tiger cat", "a change of 2 in favour of tabby cat")),
+        (-1.0, ("The network prefers tiger cat;", "a change of 2 in favour of tiger cat")),
+        (0.0, ("rates tabby cat and tiger cat alike", "a change of 1 in favour of tiger cat")),
+        (1.0, ("To see why it is tabby cat", "from 1 to 1, no change")),
+    ],
+)
+def test_the_rival_is_told_by_its_numbers(full, attribution, values, end, words):
+    rival = Rival("tabby cat", "tiger cat", attribution(values, score=end, baseline_score=1.0))
+    text = Page(image_page(dataclasses.replace(full, rival=rival))).text
+    for one in words:
+        assert one in text
+
+
+def test_rows_of_regions_are_numbered(full):
+    ranks = re.findall(r'<span class="rank">(\d+)</span>([^<]*)', image_page(full))
+    assert ranks == [("1", "left eye"), ("2", "background")]
+
+
 def test_what_is_explained_stands_out_wherever_it_ranks(full):
     text = image_page(dataclasses.replace(full, label="tiger cat"))
     assert re.findall(r'class="asked"><th scope="row">([^<]*)', text) == ["tiger cat"]
@@ -205,8 +244,28 @@ def test_cancelling_is_explained_where_it_is_large(certificate, values):
 
 
 def test_sums_that_miss_much_are_doubted(certificate):
-    assert doubt(certificate(residual=0.09)) == ""
-    assert "100% of the change" in doubt(certificate(residual=-0.93))
+    assert sum_note(certificate(residual=0.09)) == ""
+    note = sum_note(certificate(residual=-1.3113))  # 1.41 times 0.93
+    assert "misses -1.3, which is 141% of the change" in note
+    assert "0.4% of the magnitudes" in note
+    assert "0.4%" not in sum_note(certificate(residual=-0.93, status=Status.BUDGET))
+    # A score that does not change leaves rounding, and a method that does not add up cannot be asked for a tolerance.
+    assert sum_note(certificate(score=0.5, baseline_score=0.5, residual=1e-9)) == ""
+    assert "tolerance" not in sum_note(certificate(residual=-0.93, status=Status.EXACT))
+    assert sum_note(certificate(residual=float("nan"))) == ""
+
+
+def test_one_box_says_both_that_it_converged_and_that_the_sum_is_off(certificate, values):
+    fine, off = certificate(), certificate(residual=-1.3113)
+    assert 'class="verdict good"' in verdict(fine)
+    assert 'class="verdict mixed"' in verdict(off)
+    assert 'class="verdict bad"' in verdict(certificate(residual=-1.3113, status=Status.BUDGET))
+    assert "141% of the change" in verdict(off)
+    for text in (report(Attribution(values, Certificate((off,)))), certificate_table(Certificate((off, fine)))):
+        assert text.count("The attributions are accurate one by one") == 1
+        assert "within the tolerance that was asked for" not in text
+    page = image_page(ImagePage("cat", np.zeros((12, 12, 3)), Attribution(values, Certificate((off,)), meta={"method": "m"})))
+    assert page.count('class="verdict') == 1
 
 
 def test_path_is_drawn_from_what_the_integration_saw():
@@ -218,3 +277,7 @@ def test_path_is_drawn_from_what_the_integration_saw():
     wanted = [(x, 150 * (1 - min(2 * x / 640, 1))) for x, _ in points]
     np.testing.assert_allclose(points, wanted, atol=0.11)
     assert path_plot(dataclasses.replace(result, profile=None)) == ""
+    # A text near the right edge goes to the left of its line, clear of the axis.
+    late = path_plot(ig.integrated_gradients(lambda x: (x**9).sum(1), torch.tensor([[1.0]])))
+    assert re.findall(r'text-anchor="end">([^<]*)<', late) == ["50% before here", "90% before here", "photo"]
+    assert re.findall(r'text-anchor="end">([^<]*)<', drawn) == ["photo"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from integrand.errors import InputError, OptionError
 from integrand.render import image
-from integrand.render._regions import regions_of, spread
+from integrand.render._regions import TEXT, _texts, regions_of, spread
 
 
 @settings(max_examples=25, deadline=None)
@@ -98,13 +98,44 @@ def test_view_marks_the_strongest_with_sum_and_share(attribution):
     result = attribution(values, score=2.0, baseline_score=0.0)
     (panel,) = image.panels(result, np.full((64, 64, 3), 0.5), views=image.Superpixels(count=4, top=1))
     (mark,) = panel.marks
-    assert mark.text == "+1.0\n+50%"
+    assert mark.text == "1\n+1.0\n+50%"
     factor = panel.pixels.shape[0] / 64
     assert mark.x < 32 * factor
     assert mark.y < 32 * factor
     assert panel.note == "none negative; 4 regions add up to 1"
     assert (panel.limit, panel.clipped) == (1.0, False)
-    assert panel.lines[0].startswith("+1.0 (+50%), upper left")
+    assert panel.lines[0].startswith("1: +1.0 (+50%), upper left")
+
+
+@pytest.mark.parametrize("shape", [(120, 120), (90, 160), (160, 60)])
+def test_numbers_lie_in_their_regions(shape):
+    """Ranks without gaps in their order, every box in its own region but for a corner, and on the picture."""
+    rng = np.random.default_rng(1)
+    points = rng.random((30, 2)) * shape
+    rows, columns = np.indices(shape)
+    segments = np.argmin((rows[..., None] - points[:, 0]) ** 2 + (columns[..., None] - points[:, 1]) ** 2, -1)
+    found = regions_of(rng.normal(size=shape), None, change=1.0, segments=segments)
+    top = found.order[:8].tolist()
+    texts = _texts(found, top)
+    assert len(texts) >= 6
+    line, letter = (part * max(shape[1], shape[0] / 1.75) for part in TEXT)
+    for x, y, text in texts:
+        first, *numbers = text.split("\n")
+        region = top[int(first) - 1]
+        assert all(number in found.lines(8)[int(first) - 1] for number in numbers)
+        wide, tall = letter * max(map(len, text.split("\n"))), line * len(text.split("\n"))
+        assert wide / 2 - 1 <= x <= shape[1] - wide / 2 + 1
+        assert tall / 2 - 1 <= y <= shape[0] - tall / 2 + 1
+        box = found.labels[round(y - tall / 2) : round(y + tall / 2), round(x - wide / 2) : round(x + wide / 2)]
+        assert (box == region).mean() > 0.9
+
+
+def test_a_region_too_small_for_its_number_has_none():
+    segments = np.zeros((100, 100), int)
+    segments[:, 50] = 1  # a line
+    found = regions_of(np.where(segments, 9.0, 0.001), None, change=1.0, segments=segments)
+    (text,) = (text for _, _, text in _texts(found, found.order.tolist()))
+    assert text.startswith("2\n")
 
 
 def test_spreading_keeps_sums():

@@ -1,5 +1,6 @@
 """The views of images: closed forms on small arrays, what is said of odd values, and that everything fits on the figure."""
 
+import itertools
 import math
 import sys
 import warnings
@@ -8,11 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from integrand import Attribution, Certificate
+from integrand.comparison import Comparison
 from integrand.errors import InputError, MissingExtraError, OptionError
 from integrand.render import figure as any_figure
 from integrand.render import image, report
+from integrand.render._gallery import card
+from integrand.render._image_page import ImagePage, image_page
+from integrand.render._interactive import viewer
 from integrand.render._outlines import CANVAS, enclosing, enlarged, grown, smoothed
-from integrand.render._pixels import COLOURS, colour_table, grey, onto, rgb
+from integrand.render._pixels import COLOURS, colour_table, grey, laid, onto, rgb
 from integrand.render._views import PAPER, SAFE
 
 PHOTO = np.full((2, 2, 3), 0.5)
@@ -47,7 +53,8 @@ def test_heatmap_has_the_ends_of_the_colours_at_its_limit(attribution):
 
 
 @pytest.mark.parametrize(
-    ("view", "colours", "words"), [("signed", SAFE, "orange raises"), ("green-red", PAPER, "green raises")]
+    ("view", "colours", "words"),
+    [("signed", SAFE, "red raises"), ("green-red", PAPER, "the paper's colours: green raises, red lowers")],
 )
 def test_figure_3_mixes_colour_into_the_grey_photo(attribution, view, colours, words):
     photo = np.zeros((2, 2, 3))
@@ -162,11 +169,60 @@ def test_odd_values_are_drawn_and_said(attribution, name, change, words):
 
 
 @pytest.mark.parametrize("name", image.VIEWS)
-@pytest.mark.parametrize("shape", [(224, 224), (60, 30), (30, 60), (8, 8)])
-def test_map_on_another_grid_than_the_photo(attribution, name, shape):
-    panel = drawn(name, attribution, torch.randn(1, 16, 7, 7), np.full((*shape, 3), 0.5))
+@pytest.mark.parametrize(
+    ("shape", "grid"), [((224, 224), (7, 7)), ((60, 30), (8, 4)), ((30, 60), (4, 8)), ((8, 8), (7, 7)), ((8, 8), (16, 16))]
+)
+def test_map_on_another_grid_than_the_photo(attribution, name, shape, grid):
+    panel = drawn(name, attribution, torch.randn(1, 16, *grid), np.full((*shape, 3), 0.5))
     height, width = panel.pixels.shape[:2]
     assert name == "heatmap" or height / width == shape[0] / shape[1]
+    assert panel.note.endswith(f"photo {shape[1]} × {shape[0]}, attributions {grid[1]} × {grid[0]}")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r, p: image.panels(r, p),
+        lambda r, p: image.figure2(r, p),
+        lambda r, p: image.figure3(r, p),
+        lambda r, p: image.regions(r, p),
+        lambda r, p: any_figure(r, image=p),
+        lambda r, p: report(r, image=p),
+        lambda r, p: report(r, image=np.moveaxis(p, -1, 1)),
+        lambda r, p: Comparison({"a": r, "b": r}).report(image=p),
+        lambda r, p: viewer(p[0], {"a": r.values[0].numpy()}),
+        lambda r, p: viewer(np.ones((40, 61, 3)), {"a": r.values[0].numpy(), "b": np.ones((3, 30, 61))}),
+        lambda r, p: report(r, image=np.ones((2, 40, 61, 3)), others={"b": torch.ones(2, 3, 30, 61)}),
+        lambda r, p: image.regions(r, segments=np.zeros((30, 61), int)),
+        lambda r, p: card(attributed(r), p[0], name="a", label="b"),
+        lambda r, p: image_page(ImagePage("cat", p[0], attributed(r))),
+    ],
+)
+def test_a_photo_of_other_proportions_is_refused(attribution, call):
+    """Every pixel would be out of place."""
+    pytest.importorskip("matplotlib")
+    result, photo = attribution(torch.ones(2, 3, 40, 61)), np.ones((2, 30, 61, 3))
+    sizes = r"is 61 × 30 pixels and the attributions are 61 × 40|is 61 × 40 pixels and the attributions are 61 × 30"
+    with pytest.raises(InputError, match=f"({sizes}); expected the same size.*pass what the network saw"):
+        call(result, photo)
+
+
+def attributed(result):
+    """The first example alone."""
+    return Attribution(result.values[:1], Certificate(result.certificate.examples[:1]), True, result.meta)
+
+
+def test_proportions_may_differ_by_a_pixel_of_rounding():
+    for size in itertools.product(range(1, 13), repeat=2):
+        for stride in (2.0, 3.0, 7.5):
+            fine = tuple(math.ceil(stride * side) for side in size)
+            for coarse in itertools.product(*({max(1, math.floor(n / stride)), math.ceil(n / stride)} for n in fine)):
+                assert laid(coarse, fine)
+                assert laid(fine, coarse)
+    for one, other in (((224, 224), (224, 220)), ((7, 7), (60, 30)), ((10, 20), (20, 10)), ((224, 224), (300, 451))):
+        for values, photo in ((one, other), (other, one)):
+            with pytest.raises(InputError, match="the same proportions"):
+                laid(values, photo)
 
 
 def test_views_of_every_attribution_in_turn(attribution):
@@ -242,6 +298,24 @@ def test_signs_are_told_apart_by_hue_with_every_kind_of_colour_blindness(kind, p
     assert math.dist(low[1:], high[1:]) > 40
 
 
+def hue(colour):
+    """In CIE Lab, in degrees."""
+    _, a, b = _seen(rgb(colour), np.eye(3))
+    return math.degrees(math.atan2(b, a))
+
+
+def test_signs_have_one_hue_in_every_view(attribution):
+    """Whatever is drawn by default; the paper's own colours are there on request, and say so."""
+    photo = np.random.default_rng(0).random((64, 64, 3))
+    values = torch.randn(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    for name in image.VIEWS:
+        panel = drawn(name, attribution, values, photo)
+        if panel.limit is not None and name != "green-red":
+            assert hue(panel.colours[0]) == pytest.approx(hue(COLOURS[0]), abs=15), name
+            assert hue(panel.colours[-1]) == pytest.approx(hue(COLOURS[-1]), abs=15), name
+        assert "red lowers" not in panel.note or "the paper's colours" in panel.note
+
+
 def test_the_papers_green_and_red_are_not():
     low, high = (_seen(rgb(colour), np.array(BLIND["deuteranopia"])) for colour in PAPER)
     assert math.dist(low[1:], high[1:]) < 40
@@ -296,7 +370,7 @@ def test_the_papers_figures(attribution):
     assert np.array_equal(pixels[0][1], pixels[0][2])
     assert pixels[1][1][0, 0].tolist() == [0, 255, 0]
     assert pixels[1][1][0, 1].tolist() == [255, 0, 0]
-    assert np.asarray(image.figure3(result, PHOTO, safe=True).axes[1].images[0].get_array())[0, 0].tolist() == [255, 138, 30]
+    assert np.asarray(image.figure3(result, PHOTO, safe=True).axes[1].images[0].get_array())[0, 0].tolist() == [255, 79, 63]
 
 
 def test_stated_share_is_under_the_picture(attribution):

@@ -35,4 +35,7 @@ def examine(
     answer = Answer(index, grader.network.label(index), sure)
     start = grader.baseline(eye, baseline)
     case = Case(eye.photo, grader.network, grader.input(eye), answers, answer, "logit", baseline, start)
-    return dataclasses.replace(case.explained(**options), headline=str(grade).splitlines()[0])
+    headline = str(grade).splitlines()[0]
+    if not eye.fundus:
+        headline = f"this does not look like a photo of a retina, and a grade of it means nothing ({grade.grade} of 4)"
+    return dataclasses.replace(case.explained(**options), headline=headline)

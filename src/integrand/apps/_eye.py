@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, OptionError
+from ..errors import OptionError
 from ._fundus import Pixels, find_disc, framed, smoothed
-from .photos import Photo, read
+from .photos import Photo, as_photo
 
 __all__ = ["BASELINES", "SIDE", "BaselineName", "Eye", "Pixels", "see"]
 
@@ -68,7 +68,7 @@ def see(photo: Photo | Pixels | str | Path) -> Eye:
     Args:
         photo: a file, a :class:`~integrand.apps.photos.Photo`, or (H, W, 3) bytes in RGB.
     """
-    photo = _photo(photo)
+    photo = as_photo(photo)
     disc = find_disc(photo.pixels)
     pixels, place, shown = framed(photo.pixels, disc, SIDE)
     circle = place.mask(SIDE, SIDE)
@@ -78,22 +78,8 @@ def see(photo: Photo | Pixels | str | Path) -> Eye:
     if disc.found and missing > 0.02:
         notes += (f"{missing:.0%} of the round retina is cut off in the photo; the square was filled up with black.",)
     if 2 * disc.radius < 0.75 * SIDE:
-        notes += (f"the retina is {2 * disc.radius:.0f} pixels across; with under {SIDE}, small lesions cannot be seen.",)
+        notes += (f"the retina is only {2 * disc.radius:.0f} px across; with under {SIDE}, small lesions cannot be seen.",)
     return Eye(Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes), inside, fundus)
-
-
-def _photo(photo: Photo | Pixels | str | Path) -> Photo:
-    if isinstance(photo, Photo):
-        return photo
-    if isinstance(photo, (str, Path)):
-        return read(photo)
-    if not isinstance(photo, np.ndarray):
-        raise InputError(f"got a {type(photo).__name__} as photo; expected a path, a Photo, or an (H, W, 3) array of bytes.")
-    if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-        raise InputError(
-            f"got an array of {photo.dtype} of shape {photo.shape} as photo; expected RGB bytes, (height, width, 3) of uint8."
-        )
-    return Photo(pixels=np.ascontiguousarray(photo), name="photo", notes=())
 
 
 def _remarks(pixels: Pixels, inside: NDArray[np.bool_], found: bool) -> tuple[tuple[str, ...], bool]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..attribution import Attribution
 from ..render import image
+from ..render._certificate import sum_note
 from ..render._image_page import ImagePage, Picture, Region, Rival, image_page, values_of
 from ..render._interactive import Map
 
@@ -33,6 +34,7 @@ def page(explanation: Explanation, *, command: str | None) -> str:
         label=answer.label,
         title=explanation.title,
         question=f"What in {explanation.photo.name} speaks for “{answer.label}”?" if explanation.headline else "",
+        rank=None if explanation.headline else explanation.answers.index(answer) + 1,
         photo=explanation.shown,
         main=result,
         name=explanation.photo.name,
@@ -93,6 +95,7 @@ def numbers(explanation: Explanation) -> dict[str, Any]:
         "path": explanation.path,
         "answers": [_answer(one) for one in explanation.answers[:SHOWN]],
         "certificate": _certificate(explanation.result),
+        "sum_note": sum_note(explanation.result.certificate.only),
         "regions": [
             {
                 "place": found.place(int(k)),

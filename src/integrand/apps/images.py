@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -24,13 +24,13 @@ from .._api import integrated_gradients, path_attribution
 from .._files import write
 from ..attribution import Attribution
 from ..baselines._named import Builtins
-from ..errors import InputError, OptionError
+from ..errors import OptionError
 from ..execute._progress import ProgressOption
 from ..functions import undisturbed
 from ..functions._scores import main_tensor
 from ..methods import GradientTimesInput
 from .networks import Network
-from .photos import Photo, read
+from .photos import Photo, as_photo, read
 
 BASELINES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
 """Baselines that have a name; several, joined by ``+``, are averaged."""
@@ -170,7 +170,7 @@ def explain(
     network: Network,
     *,
     target: int | str | None = None,
-    baseline: BaselineName | Tensor = "black",
+    baseline: BaselineName | Tensor | None = None,
     path: PathName = "straight",
     score: ScoreName = "probability",
     tol: float = 0.01,
@@ -186,7 +186,7 @@ def explain(
         network: from :func:`integrand.apps.networks.load`.
         target: the class to explain, by number or name; the surest one if not given.
         baseline: a name of :data:`BASELINES`, several of them joined by ``+``, an image file, or a tensor in the network's
-            input space.
+            input space; black if not given. The blur path starts at the photo, blurred, and takes none.
         path: the straight line of integrated gradients, from blurred to sharp, or guided by small gradients.
         score: probability, logit or log-probability.
         tol: the relative error to integrate to.
@@ -196,21 +196,27 @@ def explain(
         progress: a bar or a callback.
     """
     check(network, target=target, baseline=baseline, path=path)
-    photo = _photo(photo)
+    photo = as_photo(photo)
     x = network.preprocess(photo.pixels).to(network.device)
     answers, score = _answers(network, x, score)
     index = answers[0].index if target is None else network.find(str(target))
     answer = next(one for one in answers if one.index == index)
     other = next((one for one in answers if one.index != index), None) if rival else None
-    words = baseline if isinstance(baseline, str) else "a tensor"
-    case = Case(photo, network, x, answers, answer, score, words, _baseline(baseline, x, network), path)
+    if path == "blur":
+        words, start = "the photo, blurred", cast(Tensor, paths.Blur(x).start())
+    else:
+        words = baseline or "black" if not isinstance(baseline, Tensor) else "a tensor"
+        start = _baseline("black" if baseline is None else baseline, x, network)
+    case = Case(photo, network, x, answers, answer, score, words, start, path)
     return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
 
-def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor, path: str, **_: Any) -> None:
+def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor | None, path: str, **_: Any) -> None:
     """Refuse what does not depend on the photo, before any work is done."""
     if path not in PATHS:
         raise OptionError(f"got path={path!r}; expected one of {', '.join(PATHS)}.")
+    if path == "blur" and baseline is not None:
+        raise OptionError(f"got a baseline ({baseline!r}) for the blur path, which starts at the photo, blurred; leave it out.")
     if target is not None:
         network.find(str(target))
     if isinstance(baseline, str) and not Path(baseline).is_file() and not set(baseline.split("+")) <= set(BASELINES):
@@ -265,14 +271,6 @@ class Case:
         raise OptionError(
             f"a guided path starts at one baseline; got {len(self.starts)} that average. Choose one, such as black."
         )
-
-
-def _photo(photo: Photo | str | PathLike[str] | Array) -> Photo:
-    if isinstance(photo, np.ndarray):
-        if photo.ndim != 3 or photo.shape[-1] != 3 or photo.dtype != np.uint8:
-            raise InputError(f"got pixels of shape {photo.shape} and type {photo.dtype}; expected (H, W, 3) of uint8.")
-        return Photo(photo, "photo", ())
-    return photo if isinstance(photo, Photo) else read(photo)
 
 
 def _answers(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:

@@ -208,7 +208,7 @@ def _tried(name: str, module: Callable[..., Any], preprocess: Preprocess) -> int
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
             f"{name} fails on an input of shape {tuple(x.shape)}: {said}. Expected a network of pictures; give the height and "
-            "width that it takes with size=."
+            "width that it takes with size= (--size); a network of grey pictures needs a wrapper that takes three channels."
         ) from error
     if output.ndim != 2 or len(output) != 1:
         raise ModelError(f"{name} gives {tuple(output.shape)} for one picture; expected (1, classes): one score per class.")
@@ -229,8 +229,10 @@ def _named(
     if found.classes is not None and len(found.classes) == outputs:
         return found.classes, ()
     if outputs == len(imagenet()):
-        return imagenet(), ("1000 outputs: the names of ImageNet's classes are assumed; give classes= if they are others",)
-    return None, ("the names of the classes are not known; give classes= for them",)
+        return imagenet(), (
+            "1000 outputs: the names of ImageNet's classes are assumed; give classes= (--classes) if they are others",
+        )
+    return None, ("the names of the classes are not known; give classes= (--classes) for them",)
 
 
 def _about(found: Source, preprocess: Preprocess, given: dict[str, Any]) -> tuple[str, ...]:

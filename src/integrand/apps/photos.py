@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileError, MissingExtraError
+from ..errors import FileError, InputError, MissingExtraError
 from ._pixels import to_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["ENDINGS", "MOST", "Photo", "photos", "read"]
+__all__ = ["ENDINGS", "MOST", "Photo", "as_photo", "photos", "place_of", "read"]
 
 _PHOTOS = ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .tif .tiff .avif .heic .heif .jp2 .ppm .pgm .pnm .tga"
 ENDINGS = tuple(_PHOTOS.split())
@@ -84,33 +85,59 @@ def read(path: str | PathLike[str]) -> Photo:
     return Photo(pixels, file.name, tuple(notes))
 
 
+def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:
+    """A photo from whatever names or holds one.
+
+    Args:
+        photo: a file, a :class:`Photo`, or RGB bytes, (height, width, 3) of uint8.
+    """
+    if isinstance(photo, Photo):
+        return photo
+    if isinstance(photo, (str, PathLike)):
+        return read(photo)
+    if not isinstance(photo, np.ndarray):
+        raise InputError(f"got a {type(photo).__name__} as photo; expected a path, a Photo, or an (H, W, 3) array of bytes.")
+    if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+        raise InputError(
+            f"got an array of {photo.dtype} of shape {photo.shape} as photo; expected RGB bytes, (height, width, 3) of uint8."
+        )
+    return Photo(np.ascontiguousarray(photo), "photo")
+
+
 def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
     """Every photo that is named: files as they are, folders opened with all that is in them, in order of their names.
 
     Of a folder, and folders in it, files that end like a picture are taken; hidden ones are left out. A file that is named
     by itself stays in the list whatever it is, so that :func:`read` can say what is wrong with it. Each comes once.
     """
-    found: dict[Path, Path] = {}
+    found: dict[str, Path] = {}
     for path in map(Path, paths):
-        inside = _inside(path) if path.is_dir() else [path]
+        inside = _inside(path) if os.path.isdir(path) else [path]
         if not inside:
             raise FileError(f"there is no photo in the folder {path}; expected files that end in {', '.join(ENDINGS)}.")
         for file in inside:
-            found.setdefault(file.resolve(), file)
+            found.setdefault(place_of(file), file)
     return list(found.values())
 
 
+def place_of(file: Path) -> str:
+    """Where a file is, links followed as far as they lead: the same for the same file."""
+    return os.path.realpath(file)
+
+
 def _inside(folder: Path) -> list[Path]:
-    files = [file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file()]
+    files = [file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and (file.is_file() or file.is_symlink())]
     hidden = [file for file in files if any(part.startswith(".") for part in file.relative_to(folder).parts)]
     return sorted(set(files) - set(hidden), key=lambda file: (file.parent, file.name.lower(), file.name))
 
 
 def _head(file: Path) -> bytes:
     """The first bytes; errors for what cannot be a photo in any case."""
-    if file.is_dir():
+    if os.path.isdir(file):
         raise FileError(f"{file} is a folder; expected a photo. Name the photos in it, or let photos() list them.")
-    if not file.exists():
+    if not os.path.exists(file):
+        if file.is_symlink():
+            raise FileError(f"{file} is a link that leads nowhere, or to itself; expected a photo.")
         raise FileError(f"there is no file {file}; check the path.")
     if not file.is_file():
         raise FileError(f"{file} is not a file that can be read as a whole; expected a photo.")

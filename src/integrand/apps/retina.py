@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,21 @@ class Evidence(nn.Module):
         return torch.cat([-logits[:, :1], logits], dim=1)
 
 
+def falling(values: Sequence[float]) -> list[float]:
+    """The nearest numbers that do not rise, with the same sum: neighbours that rise share their mean.
+
+    >>> falling([0.9, 0.2, 0.4, 0.1])
+    [0.9, 0.30000000000000004, 0.30000000000000004, 0.1]
+    """
+    pools: list[list[float]] = []
+    for value in values:
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) < np.mean(pools[-1]):
+            last = pools.pop()
+            pools[-1] += last
+    return [float(np.mean(pool)) for pool in pools for _ in pool]
+
+
 @dataclass(frozen=True)
 class Grade:
     """What the grader says of a photo.
@@ -78,7 +94,8 @@ class Grade:
     Attributes:
         grade: 0 to 4 on the international scale: the expected grade, rounded.
         expected: the expected grade, which is the sum of ``at_least``.
-        at_least: the probabilities that the grade is at least 1, 2, 3, 4, each from its own logit.
+        at_least: the probabilities that the grade is at least 1, 2, 3, 4. Each comes from a logit of its own; where they rise
+            with the grade, which probabilities cannot, neighbours share their mean, so that the sum stays.
         notes: what to know about the photo before trusting any of it.
     """
 
@@ -90,9 +107,8 @@ class Grade:
     @staticmethod
     def of(scores: Tensor | Sequence[float], notes: tuple[str, ...] = ()) -> Grade:
         """From the five outputs for one photo: (5,)."""
-        chances = torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid()
-        expected = float(chances.sum())
-        one, two, three, four = chances.tolist()
+        one, two, three, four = falling(torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid().tolist())
+        expected = one + two + three + four
         return Grade(min(4, round(expected)), expected, (one, two, three, four), notes)
 
     @property
@@ -107,12 +123,8 @@ class Grade:
 
     @property
     def probabilities(self) -> tuple[float, ...]:
-        """Of the grades 0 to 4; they add up to 1.
-
-        Four separate logits need not fall from grade to grade; where one rises it counts as the one before.
-        """
-        falling = np.minimum.accumulate([1.0, *self.at_least, 0.0])
-        return tuple(float(p) for p in falling[:-1] - falling[1:])
+        """Of the grades 0 to 4; they add up to 1."""
+        return tuple(above - below for above, below in pairwise([1.0, *self.at_least, 0.0]))
 
     @property
     def target(self) -> int:
@@ -123,8 +135,7 @@ class Grade:
         return max(1, self.grade)
 
     def __str__(self) -> str:
-        verdict = f"{'referable' if self.referable else 'not referable'} (probability {self.at_least[1]:.0%})"
-        lines = [f"grade {self.grade} of 4: {self.words}; {verdict}"]
+        lines = [f"grade {self.grade} of 4: {self.words}; probability of moderate or worse (referable): {self.at_least[1]:.0%}"]
         likely = int(np.argmax(self.probabilities))
         apart = "" if likely == self.grade else f" (the most probable alone is {likely}; {self.grade} is the mean, rounded)"
         lines.append("grades 0 to 4: " + "  ".join(f"{p:.0%}" for p in self.probabilities) + apart)
@@ -222,5 +233,5 @@ def load(device: torch.device | str | None = None) -> Grader:
     assert isinstance(network, nn.Module)
     module = Evidence(network.float()).eval().requires_grad_(False).to(place)
     source = "integrand's own, trained on DeepDRiD (CC BY-SA 4.0) by training/retina.py"
-    notes = ("not a medical device: see the model card",)
+    notes = ("not a medical device: see the model card, retina.md beside integrand/apps/retina.py",)
     return Grader(Network("retina", module, PREPROCESS, SCORES, source, notes, len(SCORES)))

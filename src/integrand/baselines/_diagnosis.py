@@ -187,7 +187,7 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ._diagnosis_report import fragment
+        from ..render._diagnosis_report import fragment
 
         return fragment(self)
 
@@ -220,10 +220,10 @@ class Diagnosis:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from ._diagnosis_scene import compose
+        from ..render._diagnosis_scene import compose
 
         try:
-            from ._diagnosis_figure import draw
+            from ..render._diagnosis_figure import draw
         except ImportError:
             raise MissingExtraError("matplotlib", "pictures", "drawing a diagnosis") from None
         return draw(self, compose(self, image, pixels, label, features, title, signed, share, top))
@@ -254,8 +254,8 @@ class Diagnosis:
             top: how many features get a bar.
             command: the command that makes the page again, to be shown in it.
         """
-        from ._diagnosis_report import page
-        from ._diagnosis_scene import compose
+        from ..render._diagnosis_report import page
+        from ..render._diagnosis_scene import compose
 
         return page(self, compose(self, image, pixels, label, features, title, signed, share, top), command)
 

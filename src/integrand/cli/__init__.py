@@ -23,3 +23,6 @@ def main() -> None:
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
         print(f"integrand: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("integrand: stopped", file=sys.stderr)
+        sys.exit(130)

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from .._api import version_of
 from ..apps import images, networks
 from ..apps.photos import photos as listed
 from ..errors import OptionError
 from ..render.image import VIEWS
-from ._photos import Job, one_line, run_many, run_one
+from ._photos import PICTURES, Job, one_line, run_many, run_one, stamp
 
 
 class ScoreName(enum.StrEnum):
@@ -74,8 +75,8 @@ def image(
     weights: Annotated[Path | None, typer.Option(help="Weights for googlenet: BVLC .npz, or torchvision's state dict.")] = None,
     target: Annotated[str | None, typer.Option(help='The class: 281 or "tabby". Default: what the network says.')] = None,
     baseline: Annotated[
-        str, typer.Option(help=f"{', '.join(images.BASELINES)}; several joined by +; or an image file.")
-    ] = "black",
+        str | None, typer.Option(help=f"{', '.join(images.BASELINES)}; several joined by +; or an image file. Default: black.")
+    ] = None,
     path: Route = PathName.straight,
     score: Annotated[ScoreName, typer.Option(help="The scale on which the class is explained.")] = ScoreName.probability,
     tol: Tol = 0.01,
@@ -122,6 +123,8 @@ def image(
         network = networks.load(model, device=device or default_device(), **given)
     images.check(network, **how)
     settings = {"model": model, "network": network.source, **given, **how}
+    settings["_files"] = [stamp(Path(name)) for name in (model, weights, classes, baseline) if name is not None]
+    settings["_code"] = [version_of(), *stamped_code(model)]
     job = Job(
         lambda file, tell: images.explain(file, network, progress=tell, **how),
         settings,
@@ -134,11 +137,21 @@ def image(
 
 
 def run(job: Job, named: list[Path], files: list[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
-    """One photo as a report, several, or a folder, as a gallery."""
-    if len(files) == 1 and not named[0].is_dir():
+    """One photo as a report; several, a folder, or one that goes into a folder, as a gallery."""
+    into = out is not None and (out.is_dir() or not out.suffix)
+    if len(files) == 1 and not named[0].is_dir() and not into:
+        if job.views and (out is None or out.suffix.lower() not in PICTURES):
+            raise OptionError(f"got --view without a picture to write; expected --out with {', '.join(PICTURES)}.")
         run_one(job, files[0], out, as_json=as_json)
     else:
         run_many(job, files, out, as_json=as_json, again=again)
+
+
+def stamped_code(model: str) -> list[int]:
+    """What differs when the file of a user's own model was changed."""
+    module = sys.modules.get(model.partition(":")[0]) if ":" in model else None
+    file = getattr(module, "__file__", None)
+    return [] if file is None else stamp(Path(file))
 
 
 def known_views(names: list[str] | None) -> tuple[str, ...]:

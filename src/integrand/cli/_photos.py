@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..apps.images import Explanation
-from ..errors import IntegrandError, IntegrandWarning, OptionError
+from ..apps.photos import place_of
+from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
 from ..execute import Progress as Step
+from ..render._certificate import sum_note
 from ..render._gallery import card, gallery_page
 
 STATE = "progress.json"
@@ -59,18 +62,24 @@ class Job:
 def run_one(job: Job, photo: Path, out: Path | None, *, as_json: bool) -> None:
     """Explain one photo; write the file that is asked for, print what was found."""
     where = out or (None if as_json else Path(f"{photo.stem}.html"))
-    if where is not None and where.suffix.lower() not in ENDINGS:
-        raise OptionError(f"got --out {str(where)!r}; expected a file that ends in {', '.join(ENDINGS)}.")
+    if where is not None:
+        if where.suffix.lower() not in ENDINGS:
+            raise OptionError(f"got --out {str(where)!r}; expected a file that ends in {', '.join(ENDINGS)}, or a folder.")
+        ready(where.parent)
     with _bar(1) as bar:
         explanation, notes = _explained(job, photo, bar.step(photo.name))
+    notes += filter(None, [sum_note(explanation.result.certificate.only)])
+    replaced = where is not None and where.exists()
     if where is not None:
-        _save(explanation, where, job)
+        with writing(where):
+            _save(explanation, where, job)
     if as_json:
         typer.echo(json.dumps(explanation.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
         return
     typer.echo(str(explanation))
-    _say([*explanation.notes, *notes])
-    typer.echo(f"wrote {where}")
+    for note in (*explanation.notes, *notes):
+        typer.echo(f"note: {note}")
+    typer.echo(f"{'replaced' if replaced else 'wrote'} {where}")
 
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -78,29 +87,64 @@ ENDINGS = (".html", *PICTURES, ".json", ".safetensors")
 
 
 def run_many(job: Job, photos: Sequence[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
-    """Explain photos into a folder with a gallery; go on after a bad one, and where an earlier run was stopped."""
-    folder = out or Path("explained")
-    if folder.suffix.lower() in ENDINGS:
-        folder = folder.with_suffix("") if folder.name != "index.html" else folder.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    state = State.read(folder)
+    """Explain photos into a gallery; go on after a bad one, and where an earlier run was stopped."""
+    gallery = Gallery.at(out or Path("explained"))
+    if job.views:
+        raise OptionError("got --view for several photos; it is for pictures of one: --out photo.png.")
+    ready(gallery.folder)
+    state = State.read(gallery.folder)
     names = _page_names(photos)
     try:
         with _bar(len(photos)) as bar:
             for photo in photos:
                 entry = None if again else state.done(photo, job.mark)
                 if entry is None:
-                    entry = _entry(job, photo, folder / names[photo], bar.step(photo.name))
+                    entry = _entry(job, photo, gallery.folder / names[photo], bar.step(photo.name))
                     state.put(photo, entry)
-                    _write(folder / "index.html", gallery(job, photos, state))
+                    gallery.write(job, photos, state)
                 bar.next()
                 if as_json:
                     typer.echo(json.dumps(entry["numbers"] if "numbers" in entry else _failure(photo, entry)))
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command goes on where it was: {job.command}", err=True)
         raise typer.Exit(130) from None
-    _write(folder / "index.html", gallery(job, photos, state))
-    _summary(photos, state, folder, quiet=as_json)
+    gallery.write(job, photos, state)
+    _summary(photos, state, gallery.index, quiet=as_json)
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Where the pages go.
+
+    Attributes:
+        index: the page of all photos.
+        folder: those of each.
+    """
+
+    index: Path
+    folder: Path
+
+    @staticmethod
+    def at(out: Path) -> Gallery:
+        """A folder with an ``index.html``, or a page of any name with a folder of that name beside it."""
+        if out.suffix.lower() in ENDINGS and out.suffix.lower() != ".html":
+            raise OptionError(f"got --out {str(out)!r} for several photos; expected a folder, or a page that ends in .html.")
+        if out.suffix.lower() != ".html":
+            return Gallery(out / "index.html", out)
+        return Gallery(out, out.parent if out.name == "index.html" else out.with_suffix(""))
+
+    def write(self, job: Job, photos: Sequence[Path], state: State) -> None:
+        """The page of all photos so far: those of this run, and of earlier ones with the same settings."""
+        known = [(str(photo), state.get(photo)) for photo in photos]
+        now = {place_of(photo) for photo in photos}
+        known += [(place, one) for place, one in state.entries.items() if place not in now and one["mark"] == job.mark]
+        entries = [(name, entry) for name, entry in known if entry is not None]
+        prefix = "" if self.folder == self.index.parent else f"{self.folder.name}/"
+        cards = [entry["card"] | {"link": prefix + entry["page"]} for _, entry in entries if "card" in entry]
+        failed = [(name, entry["error"]) for name, entry in entries if "error" in entry]
+        meta = {key: str(value) for key, value in job.settings.items() if value is not None and not key.startswith("_")}
+        waiting = len(known) - len(entries)
+        write(self.index, gallery_page(job.title, cards, failed, waiting=waiting, meta=meta, command=job.command))
 
 
 class State:
@@ -122,29 +166,52 @@ class State:
 
     def done(self, photo: Path, mark: str) -> dict[str, Any] | None:
         """What an earlier run found, if it succeeded with these settings on this very file and its page is there."""
-        entry = self.entries.get(str(photo.resolve()))
-        same = entry is not None and entry["mark"] == mark and entry["file"] == _stamp(photo) and "error" not in entry
+        entry = self.get(photo)
+        same = entry is not None and entry["mark"] == mark and entry["file"] == stamp(photo) and "error" not in entry
         return entry if same and entry is not None and (self.path.parent / entry["page"]).is_file() else None
+
+    def get(self, photo: Path) -> dict[str, Any] | None:
+        """What is known of a photo."""
+        return self.entries.get(place_of(photo))
 
     def put(self, photo: Path, entry: dict[str, Any]) -> None:
         """Write down what was found."""
-        self.entries[str(photo.resolve())] = entry
-        _write(self.path, json.dumps({"format": FORMAT, "photos": self.entries}))
+        self.entries[place_of(photo)] = entry
+        write(self.path, json.dumps({"format": FORMAT, "photos": self.entries}))
 
 
-def _stamp(photo: Path) -> list[int]:
+def stamp(file: Path) -> list[int]:
+    """What differs when a file was changed; nothing where there is none."""
     try:
-        known = photo.stat()
+        known = file.stat()
     except OSError:
         return []
     return [known.st_size, known.st_mtime_ns]
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Write a file so that it is never half there."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    with writing(path):
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what keeps a file from being written into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --out.") from error
+
+
+def ready(folder: Path) -> None:
+    """Make a folder and see that it can be written to, before the work begins."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def _page_names(photos: Sequence[Path]) -> dict[Path, str]:
@@ -153,19 +220,20 @@ def _page_names(photos: Sequence[Path]) -> dict[Path, str]:
     out = {}
     for photo in photos:
         alone = stems.count(photo.stem.lower()) == 1 and photo.stem.lower() != "index"
-        digest = "" if alone else "-" + hashlib.sha256(str(photo.resolve()).encode()).hexdigest()[:8]
+        digest = "" if alone else "-" + hashlib.sha256(place_of(photo).encode()).hexdigest()[:8]
         out[photo] = f"{photo.stem}{digest}.html"
     return out
 
 
 def _entry(job: Job, photo: Path, page: Path, tell: Tell) -> dict[str, Any]:
     """Explain a photo and write its page; what went wrong instead, where it did."""
-    entry: dict[str, Any] = {"mark": job.mark, "file": _stamp(photo), "page": page.name}
+    entry: dict[str, Any] = {"mark": job.mark, "file": stamp(photo), "page": page.name}
     try:
         explanation, notes = _explained(job, photo, tell)
-        _write(page, explanation.page(command=job.command))
+        page_text = explanation.page(command=job.command)
     except IntegrandError as error:
         return entry | {"error": str(error)}
+    write(page, page_text)  # a place that cannot be written to is no fault of the photo
     shown = card(
         explanation.result,
         explanation.shown,
@@ -204,7 +272,6 @@ def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
 
 
 def _save(explanation: Explanation, where: Path, job: Job) -> None:
-    where.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"command": job.command} if where.suffix.lower() == ".html" else {}
     if where.suffix.lower() in PICTURES and job.views:
         options = {"views": job.views}
@@ -215,27 +282,13 @@ def _failure(photo: Path, entry: dict[str, Any]) -> dict[str, Any]:
     return {"photo": str(photo), "error": entry["error"]}
 
 
-def _say(notes: Sequence[str]) -> None:
-    for note in notes:
-        typer.echo(f"note: {note}", err=True)
-
-
-def gallery(job: Job, photos: Sequence[Path], state: State) -> str:
-    """The page of all photos so far."""
-    known = [(photo, state.entries[str(photo.resolve())]) for photo in photos if str(photo.resolve()) in state.entries]
-    cards = [entry["card"] for _, entry in known if "card" in entry]
-    failed = [(str(photo), entry["error"]) for photo, entry in known if "error" in entry]
-    meta = {key: str(value) for key, value in job.settings.items() if value is not None}
-    return gallery_page(job.title, cards, failed, waiting=len(photos) - len(known), meta=meta, command=job.command)
-
-
-def _summary(photos: Sequence[Path], state: State, folder: Path, *, quiet: bool) -> None:
+def _summary(photos: Sequence[Path], state: State, index: Path, *, quiet: bool) -> None:
     """What came of it; ends with 1 if some photos failed, with 2 if all did."""
-    failed = {photo: entry for photo in photos if "error" in (entry := state.entries[str(photo.resolve())])}
+    failed = {photo: entry for photo in photos if "error" in (entry := state.get(photo) or {})}
     for photo, entry in failed.items():
         typer.echo(f"not explained: {photo}: {entry['error']}", err=True)
     if not quiet:
-        typer.echo(f"explained {len(photos) - len(failed)} of {len(photos)} photos; wrote {folder / 'index.html'}")
+        typer.echo(f"explained {len(photos) - len(failed)} of {len(photos)} photos; wrote {index}")
     if failed:
         raise typer.Exit(2 if len(failed) == len(photos) else 1)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .._api import version_of
 from ..apps import retina as grading
 from ..apps.photos import photos as listed
 from ._image import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, default_device, known_views, run, typed
@@ -26,7 +27,7 @@ def retina(
     photo: Photos,
     target: Annotated[
         str | None,
-        typer.Option(help='What is explained: "referable", "any", or a grade, 1 to 4, "or worse". Default: its own.'),
+        typer.Option(help='What is explained: referable, any, healthy, or a grade, 1 to 4, "or worse". Default: its own.'),
     ] = None,
     baseline: Annotated[
         Start, typer.Option(help="The eye blurred, in black, in the retina's median colour, or all three averaged.")
@@ -53,7 +54,7 @@ def retina(
     how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
     job = Job(
         lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
-        {"network": grader.network.source, **how},
+        {"network": grader.network.source, **how, "_code": version_of()},
         typed(),
         "Graded eyes",
         debug,

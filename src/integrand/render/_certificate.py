@@ -130,14 +130,30 @@ def _of_change(example: ExampleCertificate) -> str:
     return f", which is {percent(abs(example.residual / change))} of the change" if change else ""
 
 
-def doubt(example: ExampleCertificate) -> str:
-    """A warning not to read sums, where the sum of all misses much of the change; '' otherwise."""
+MISSES, UNUSABLE = 0.1, 0.33
+"""The shares of the change that the sum may miss before a reader is told, and before it is called unusable."""
+
+
+def sum_note(example: ExampleCertificate) -> str:
+    """What a reader must know before relying on the sum of the attributions, in a sentence or two; '' where it is fine.
+
+    The error is a share of the magnitudes. Where nearly all of these cancel, each attribution may be accurate although
+    what is left in the sum is as large as the change of the score.
+    """
     change = example.score - example.baseline_score
-    if not abs(example.residual) > 0.1 * abs(change):
+    # What rounding leaves of a score that did not change is no miss.
+    if not abs(example.residual) > max(MISSES * abs(change), 1e-6 * example.magnitude):
         return ""
+    usable = "is not usable for" if abs(example.residual) > UNUSABLE * abs(change) else "tells only roughly"
+    misses = f"it misses {example.residual:+.2g}{_of_change(example)}"
+    if example.status is Status.EXACT:
+        return f"The attributions do not add up to the change of the score, nor does the method make them: {misses}."
+    advice = "Compare single attributions or small regions with each other, or ask for a smaller tolerance."
+    if not example.converged:
+        return f"The sum {usable} the change of the score: {misses}. {advice}"
     return (
-        f"The sum misses {example.residual:+.2g}{_of_change(example)}. Compare pixels or small regions with each other, "
-        "but do not rely on the sum of all or of large regions; a smaller tolerance makes it sharper."
+        f"The attributions are accurate one by one (their errors come to {percent(example.error)} of the magnitudes), but the "
+        f"sum {usable} the change of the score: {misses}. {advice}"
     )
 
 
@@ -156,14 +172,21 @@ def caption(example: ExampleCertificate) -> str:
 
 
 def verdict(example: ExampleCertificate) -> str:
-    """The status with its meaning and remedy, escaped, in a box coloured by whether it converged."""
-    remedy = example.remedy
-    advice = f" <strong>What to do:</strong> {escape(remedy)}." if remedy else ""
-    kind = "good" if example.converged else "bad"
+    """The status with its meaning and remedy, escaped, in one box: green, amber where the sum misses much, or orange."""
+    kind = "bad" if not example.converged else "mixed" if sum_note(example) else "good"
+    advice = f" <strong>What to do:</strong> {escape(example.remedy)}." if example.remedy else ""
     return (
         f'<p class="verdict {kind}"><span class="status">{escape(example.status.value)}</span> '
-        f"{escape(MEANING[example.status])}{advice}</p>"
+        f"{escape(_meaning(example))}{advice}</p>"
     )
+
+
+def _meaning(example: ExampleCertificate) -> str:
+    """What the status says, and what it does not say of the sum."""
+    note = sum_note(example)
+    if example.status is Status.CONVERGED and note:
+        return note  # says both
+    return f"{MEANING[example.status]} {note}".rstrip()
 
 
 def certificate_table(certificate: Certificate) -> str:
@@ -194,14 +217,15 @@ def certificate_table(certificate: Certificate) -> str:
 
 def _sentence(example: ExampleCertificate) -> str:
     remedy = example.remedy
-    mark = "✓" if example.converged else "⚠"
+    mark = "⚠" if not example.converged or sum_note(example) else "✓"
     advice = f" What to do: {escape(remedy)}." if remedy else ""
-    return f"<strong>{mark} {escape(example.status.value)}.</strong> {escape(MEANING[example.status])}{advice}"
+    return f"<strong>{mark} {escape(example.status.value)}.</strong> {escape(_meaning(example))}{advice}"
 
 
 def _different(certificate: Certificate) -> list[ExampleCertificate]:
-    """One example of each status that needs attention."""
-    found = {example.status: example for example in reversed(certificate.examples) if not example.converged}
+    """One example of each status that needs attention, with a sum to rely on and without."""
+    notable = (one for one in reversed(certificate.examples) if not one.converged or sum_note(one))
+    found = {(example.status, not sum_note(example)): example for example in notable}
     return list(found.values())
 
 

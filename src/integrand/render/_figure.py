@@ -13,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.patheffects import withStroke
 from matplotlib.textpath import text_to_path
 
 from ._certificate import caption
@@ -23,10 +22,10 @@ from ._scene import Bars, Example, Scene
 
 INK, GREY, WARNING = "#1c2128", "#6a737d", "#a8460b"
 POSITIVE, NEGATIVE = COLOURS[-1], COLOURS[0]
-SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.74
+SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.82
 LINE, LABELS, NUMBERS, REST, LEGEND = 0.27, 1.9, 4.4, 0.22, 0.15
-NOTE, STEP = 8.5, 0.15
-"""The size of notes in points, and the distance of their lines in inches."""
+NOTE, STEP, LISTED = 8.5, 0.15, 0.135
+"""The size of notes in points, the distance of their lines in inches, and of the lines under a picture."""
 
 MOST_COLUMNS, TALLEST = 4, 1.75
 """Panels in a row, and how many times as high as wide a panel may be; taller photos are drawn narrower."""
@@ -124,7 +123,12 @@ def _row(parts: list[tuple[Panel | Bars, str, str]], lefts: list[float], wide: f
 def _high(part: Panel | Bars) -> float:
     if isinstance(part, Bars):
         return LINE * len(part.names) + REST
-    height, width, _ = part.pixels.shape
+    return _tall(part) + (0.1 + LISTED * len(part.lines) if part.marks else 0.0)
+
+
+def _tall(panel: Panel) -> float:
+    """The picture alone, without the lines under it."""
+    height, width, _ = panel.pixels.shape
     return min(SIDE * float(height) / float(width), TALLEST * SIDE)
 
 
@@ -140,7 +144,7 @@ def _right(row: Row) -> float:
 def _draw_row(figure: Figure, row: Row, top: float, size: tuple[float, float]) -> None:
     width, height = size
     for i, (left, (part, title, note)) in enumerate(zip(row.lefts, row.parts, strict=False)):
-        high = _high(part) - (REST if isinstance(part, Bars) else 0)
+        high = _high(part) - REST if isinstance(part, Bars) else _tall(part)
         axes = figure.add_axes((left / width, (top - high) / height, row.wide / width, high / height))
         axes.set_anchor("NW")
         heading(axes, title, note, row.wide, lines=row.lines)
@@ -148,6 +152,15 @@ def _draw_row(figure: Figure, row: Row, top: float, size: tuple[float, float]) -
             draw_bars(axes, part, names=i == 0)
         else:
             draw_panel(axes, part)
+            _list(axes, part)
+
+
+def _list(axes: Axes, panel: Panel) -> None:
+    """Under a picture with marks, what they stand for: there is not room for every number on it."""
+    for i, line in enumerate(panel.lines if panel.marks else ()):
+        text, down = plain(fitted(line, SIDE + BAR, 7)), -9 - 72 * LISTED * i
+        up: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+        axes.annotate(text, (0, 0), (0, down), size=7, color=GREY, va="baseline", **up)
 
 
 def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -> None:
@@ -215,9 +228,9 @@ def draw_panel(axes: Axes, panel: Panel) -> float:
     axes.imshow(panel.pixels, interpolation="bicubic" if smooth else "nearest")
     axes.set_axis_off()
     for mark in panel.marks:
-        halo = [withStroke(linewidth=2, foreground="white")]
-        look: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.05, "path_effects": halo}
-        axes.text(mark.x - 0.5, mark.y - 0.5, plain(mark.text), size=7, weight="bold", color=INK, **look)
+        plate = {"boxstyle": "round,pad=0.12", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+        look: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.05, "bbox": plate}
+        axes.text(mark.x - 0.5, mark.y - 0.5, plain(mark.text), size=6.5, weight="bold", color=INK, **look)
     if panel.limit is None:
         return 0.0
     beside = axes.inset_axes((1.025, 0, 0.035, 1))

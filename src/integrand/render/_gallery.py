@@ -24,7 +24,7 @@ STYLE = """
 .card{background:var(--card);border-radius:10px;overflow:hidden;position:relative;display:flex;flex-direction:column}
 .card:hover{outline:2px solid var(--line)}
 .card:focus-within{outline:3px solid var(--focus)}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:2px}
+.pair{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:2px}
 .pair img{border-radius:0;aspect-ratio:1;object-fit:cover}
 .words{padding:.7rem .9rem .85rem;display:grid;gap:.1rem;font-size:.875rem}
 .words a,.words b{color:var(--ink);text-decoration:none;font-size:1rem;font-weight:600;outline:0;overflow-wrap:anywhere}
@@ -32,8 +32,11 @@ STYLE = """
 .words span{color:var(--soft);overflow-wrap:anywhere}
 .words .good{color:var(--good)}
 .words .bad{color:var(--bad)}
-.bad-files th{overflow-wrap:anywhere}
+.bad-files th{min-width:12rem;max-width:45vw;overflow-wrap:break-word}
+.bad-files td{overflow-wrap:break-word}
 .bad-files tr{border-top:1px solid var(--line)}
+@media(max-width:40rem){.bad-files,.bad-files :is(tbody,tr,th,td){display:block;max-width:none}.bad-files th{padding-bottom:0}
+.bad-files td{padding-top:0}}
 """.strip()
 
 

@@ -73,7 +73,8 @@ class ImagePage:
         network: its name, for readers.
         score_name: the unit of the attributions, such as "probability of tabby cat".
         title: the heading; the label by default.
-        question: what the page answers, in a sentence.
+        question: what the page answers, in a sentence; by default made of the label and its rank.
+        rank: the place of the label among all answers, 1 for the surest; by default its place in ``top``.
         top: labels with their probabilities, most likely first.
         others: further attributions (C, h, w) to choose in the viewer, by name.
         rival: what separates the first two classes.
@@ -94,6 +95,7 @@ class ImagePage:
     score_name: str = "the score"
     title: str = ""
     question: str = ""
+    rank: int | None = None
     top: Sequence[tuple[str, float]] = ()
     others: Mapping[str, Array | Map] = field(default_factory=dict)
     rival: Rival | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..attribution import Attribution, number, percent
 from ..errors import InputError
-from ._certificate import cancelling, caption, doubt, promises, verdict
+from ._certificate import cancelling, caption, promises, verdict
 from ._image_data import ImagePage, Picture, Region, Rival
 from ._interactive import Map, blocks, script, viewer
 from ._panel import Panel, Subject
@@ -29,7 +29,7 @@ SQUARES = 16
 
 STYLE = """
 .chances{margin:0 0 1rem}
-.chances th{max-width:50vw;font-weight:400;overflow-wrap:anywhere}
+.chances th{min-width:6rem;max-width:45vw;font-weight:400;overflow-wrap:break-word}
 .chances td:nth-child(2){width:55%}
 .chances .asked :is(th,td){font-weight:600}
 .chances th,.chances td{padding-top:.2rem;padding-bottom:.2rem;vertical-align:middle}
@@ -39,6 +39,10 @@ STYLE = """
 .regions{margin:0 0 1rem}
 .regions tr{border-top:1px solid var(--line)}
 .regions thead tr{border:0}
+.regions tbody th{padding-left:1.5em;text-indent:-1.5em}
+.regions .rank{display:inline-block;min-width:1.5em;text-indent:0;color:var(--soft);font-variant-numeric:tabular-nums}
+.regions :is(th,td){padding-right:.75rem;overflow-wrap:break-word}
+.regions :is(th,td):last-child{padding-right:0}
 .regions td,.regions thead th+th{text-align:right;font-variant-numeric:tabular-nums}
 .notes{margin:0 0 1.5rem;padding-left:1.2rem;color:var(--soft);font-size:.9375rem}
 .path img{background:#fff}
@@ -81,7 +85,7 @@ def values_of(result: Attribution, what: str) -> Array:
 
 def _said(data: ImagePage) -> str:
     example = data.main.certificate.only
-    what = data.question or f"What in {data.name or 'this photo'} made {data.network} answer “{data.label}”?"
+    what = data.question or _question(data)
     rows = "".join(
         f'<tr{ASKED if label == data.label else ""}><th scope="row">{escape(label)}</th>'
         f'<td><i style="width:{100 * _within(sure):.2f}%"></i></td>'
@@ -94,6 +98,24 @@ def _said(data: ImagePage) -> str:
     return f'<p class="lead">{escape(what)} {escape("" if rows else score)}</p>\n{said}' + (
         f'<ul class="notes">\n{notes}</ul>\n' if notes else ""
     )
+
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def _question(data: ImagePage) -> str:
+    """What the page answers: only of its first answer can be said that the network gave it."""
+    photo = data.name or "this photo"
+    place = next((i + 1 for i, (label, _) in enumerate(data.top) if label == data.label), None)
+    sure = None if place is None else data.top[place - 1][1]
+    # The last one of the list may be there only because it is explained.
+    rank = data.rank or (None if place == len(data.top) > 1 else place)
+    if rank == 1 or (rank is None and place is None):
+        return f"What in {photo} made {data.network} answer “{data.label}”?"
+    which = "not the network's first answer"
+    if rank is not None:
+        which = f"the network's {ORDINALS[rank - 1] if rank <= len(ORDINALS) else f'no. {rank}'} answer"
+    return f"What in {photo} speaks for “{data.label}” ({'' if sure is None else f'{chance(sure)}, '}{which})?"
 
 
 ASKED = ' class="asked"'
@@ -150,23 +172,34 @@ def _rival(data: ImagePage, rival: Rival) -> str:
     drawn = (
         framed(_side(subject, 1), f"for {rival.first}", "the squares that speak for it, as bright as they are strong"),
         framed(_side(subject, -1), f"for {rival.second}", "the same for this one"),
-        framed(Signed()(subject), "both", f"orange for {rival.first}, blue for {rival.second}"),
+        framed(Signed()(subject), "both", f"red for {rival.first}, blue for {rival.second}"),
     )
-    change = certificate.score - certificate.baseline_score
-    told = (
-        f"To see why it is {rival.first} rather than {rival.second}, the difference of the two scores is explained. From "
-        f"baseline to photo it goes from {number(certificate.baseline_score, 3)} to {number(certificate.score, 3)}, a change "
-        f"of {number(abs(change), 3)} in favour of {rival.first if change >= 0 else rival.second}. "
-        f"Pixels are added up in squares of {side} × {side}, since neighbours often cancel."
-    )
+    told = f"{_preference(rival)} Pixels are added up in squares of {side} × {side}, since neighbours often cancel."
     return (
         f"<h2>{escape(f'What separates {rival.first} from {rival.second}')}</h2>\n"
         + _paragraph(told, "aim")
         + _paragraph(rival.says, "aim")
         + f'<div class="gallery">{"".join(drawn)}</div>\n{verdict(certificate)}\n'
-        + _paragraph(doubt(certificate), "verdict bad")
         + f'<p class="rest">{escape(caption(certificate))}. '
         f'<a href="#map={1 + len(data.others)}&amp;view=signed&amp;side=8">Look into it above</a>.</p>\n'
+    )
+
+
+def _preference(rival: Rival) -> str:
+    """Which of the two the network prefers, and how that comes about from baseline to photo."""
+    certificate = rival.result.certificate.only
+    start, end = certificate.baseline_score, certificate.score
+    why = f"To see why it is {rival.first} rather than {rival.second}"
+    if end < 0:
+        why = f"The network prefers {rival.second}; to see what speaks for {rival.first} and what against it"
+    elif end == 0:
+        why = f"The network rates {rival.first} and {rival.second} alike; to see what speaks for each"
+    moved = "no change"
+    if end != start:
+        moved = f"a change of {number(abs(end - start), 3)} in favour of {rival.first if end > start else rival.second}"
+    return (
+        f"{why}, the difference score({rival.first}) − score({rival.second}) is explained. From baseline to photo it goes from "
+        f"{number(start, 3)} to {number(end, 3)}, {moved}."
     )
 
 
@@ -216,17 +249,19 @@ def _regions(data: ImagePage) -> str:
         return ""
     example = data.main.certificate.only
     change = example.score - example.baseline_score
-    rows = "".join(_region(region, change) for region in data.regions)
+    rows = "".join(_region(i + 1, region, change) for i, region in enumerate(data.regions))
     head = "".join(f'<th scope="col">{name}</th>' for name in ("region", "contributes", "of the change", "area"))
     table = f'<table class="regions"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n' if rows else ""
     told = f"What the pixels of a region contribute, added up, against the change of the score, {number(change, 3)}."
+    told += " The strongest are numbered." if rows and drawn else ""
     return f"<h2>Regions</h2>\n{_paragraph(told, 'aim')}" + (f'<div class="gallery">{drawn}</div>\n' if drawn else "") + table
 
 
-def _region(region: Region, change: float) -> str:
+def _region(rank: int, region: Region, change: float) -> str:
+    """A row of the table, with the number that the region has in the picture."""
     share = f"{100 * region.total / change:+.0f}%" if change else "–"
     area = "" if region.area is None else percent(region.area)
     return (
-        f'<tr><th scope="row">{escape(region.name)}</th><td>{region.total:+.3g}</td><td>{escape(share)}</td>'
-        f"<td>{escape(area)}</td></tr>\n"
+        f'<tr><th scope="row"><span class="rank">{rank}</span>{escape(region.name)}</th>'
+        f"<td>{region.total:+.3g}</td><td>{escape(share)}</td><td>{escape(area)}</td></tr>\n"
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InputError, OptionError
 from ._panel import Subject, View
-from ._pixels import UNKNOWN, Array, colour_table, contribution, mass_limit, photo_pixels, remark, rgb, strength
+from ._pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, photo_pixels, remark, rgb, strength
 from ._png import data_url
 from ._views import PAPER, SAFE, VIEWS, Overlay, Signed
 
@@ -30,7 +30,7 @@ MOST = 640 * 640
 SHOWN = {
     "scaled": "scaled photo",
     "signed": "signs on grey",
-    "green-red": "green and red",
+    "green-red": "the paper's green and red",
     "heatmap": "heat map",
     "overlay": "overlay",
     "photo": "photo",
@@ -47,8 +47,8 @@ SIDES = {1: "pixels", 4: "squares of 4", 8: "squares of 8", 16: "squares of 16"}
 
 MEANINGS = {
     "scaled": "Each pixel of the photo is as bright as its attribution is strong, whatever its sign.",
-    "signed": "Orange pixels raise the score, blue ones lower it, over the photo in grey.",
-    "green-red": "Green pixels raise the score, red ones lower it, over the photo in grey: the colours of the paper.",
+    "signed": "Red pixels raise the score, blue ones lower it, over the photo in grey.",
+    "green-red": "The paper's colours, in which red means the opposite: green pixels raise the score, red ones lower it.",
     "heatmap": "Red pixels raise the score, blue ones lower it, white ones do neither.",
     "overlay": "Red pixels raise the score, blue ones lower it, over the photo.",
 }
@@ -95,6 +95,8 @@ def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7,
     first = next(iter(read.values()))
     pixels = photo_pixels(np.asarray(photo), first.values.shape[1:])[0]
     height, width = pixels.shape[:2]
+    for name, one in read.items():
+        laid(one.values.shape[1:], (height, width), what=f"the photo under {name!r}")  # refuses other proportions
     still = _still(pixels, first.values, view, share)
     about = f"Attributions of {label or next(iter(read))} on the photo"
     keys = "Arrow keys read a pixel, with shift in steps of ten; Enter starts and ends a region; Escape clears it."
@@ -162,11 +164,11 @@ def _data(pixels: Array, maps: Mapping[str, Map]) -> dict[str, Any]:
         "opacity": Overlay(smooth=0.0).opacity,
         "unknown": [UNKNOWN] * 3,
         "meanings": MEANINGS,
-        "maps": [_packed(name, one) for name, one in maps.items()],
+        "maps": [_packed(name, one, (height, width)) for name, one in maps.items()],
     }
 
 
-def _packed(name: str, one: Map) -> dict[str, Any]:
+def _packed(name: str, one: Map, photo: tuple[int, int]) -> dict[str, Any]:
     """A map as numbers that survive the trip: exact in its total, to 0.05% in each pixel."""
     signed, size = contribution(one.values), strength(one.values)
     grain = math.ceil(math.sqrt(signed.size / MOST))
@@ -178,7 +180,7 @@ def _packed(name: str, one: Map) -> dict[str, Any]:
     return {
         "name": name,
         "about": one.about,
-        "remark": remark(signed),
+        "remark": "; ".join(filter(None, (remark(signed), laid(one.values.shape[1:], photo)))),
         "width": signed.shape[1],
         "height": signed.shape[0],
         "grain": grain,

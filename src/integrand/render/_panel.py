@@ -36,7 +36,7 @@ class Panel:
         clipped: whether there may be values beyond the limit.
         colours: from the one of ``-limit`` to the one of ``limit``.
         marks: texts on the picture.
-        lines: what the picture says in numbers, line by line, for where marks cannot be drawn.
+        lines: what the picture says in numbers, line by line; with marks, what they stand for.
     """
 
     title: str

@@ -21,6 +21,7 @@ PLOT = """
 .plot .score{stroke:var(--focus);stroke-width:2.5;fill:none;stroke-linejoin:round}
 .plot .mass{fill:var(--focus);opacity:.28}
 .plot .share{stroke:var(--soft);stroke-dasharray:3 4}
+@media(max-width:40rem){.plot{font-size:19px}}
 """.strip()
 
 
@@ -36,8 +37,7 @@ def path_plot(result: Attribution) -> str:
     top = TALL + GAP
     lower = _curve("mass", mean.t, mean.mass, top)
     marks = "".join(
-        f'<line class="share" x1="{WIDE * t:.1f}" x2="{WIDE * t:.1f}" y1="{top}" y2="{top + TALL}"/>'
-        f'<text x="{WIDE * t + 4:.1f}" y="{top + 14 + 16 * i}">{100 * share:.0f}% before here</text>'
+        f'<line class="share" x1="{WIDE * t:.1f}" x2="{WIDE * t:.1f}" y1="{top}" y2="{top + TALL}"/>{_before(share, t, top, i)}'
         for i, (share, t) in enumerate(zip(SHARES, reached, strict=True))
         if np.isfinite(t)
     )
@@ -51,6 +51,12 @@ def path_plot(result: Attribution) -> str:
         f'aria-label="{escape(caption)}">{upper}{lower}{marks}{ends}</svg>'
         f"<figcaption>{escape(caption)}</figcaption></figure>\n"
     )
+
+
+def _before(share: float, t: float, top: int, row: int) -> str:
+    """What lies before a time, beside its line: on the left of it where the right edge is near."""
+    x, anchor = (WIDE * t - 4, ' text-anchor="end"') if t > 0.75 else (WIDE * t + 4, "")
+    return f'<text x="{x:.1f}" y="{top}" dy="{1.1 + 1.2 * row:.1f}em"{anchor}>{100 * share:.0f}% before here</text>'
 
 
 def _curve(kind: str, t: Array, values: Array, top: int) -> str:

@@ -142,24 +142,53 @@ def blend(under: Array, over: Array, opacity: Array) -> Array:
 
 
 def photo_pixels(photo: Array, like: tuple[int, ...] = ()) -> tuple[Array, str]:
-    """A photo as (H, W, 3) from 0 to 1, and a remark ('' if it was in range).
+    """A photo as (H, W, 3) from 0 to 1, and a remark ('' if it was in range and of the map's size).
 
     Args:
         photo: (H, W), (C, H, W) or (H, W, C) with 1, 3 or 4 channels; integers 0 to 255 or floats 0 to 1. Other floats,
             such as a model's normalised input, are stretched to be seen.
         like: the size of the map to be drawn on it, which settles where the channels are if the shape leaves it open.
+
+    Raises:
+        InputError: the photo is none, or not of the map's proportions, so that the map would be drawn out of place.
     """
     pixels = _channels_last(photo, like)
+    note = laid(like, pixels.shape[:2]) if like else ""
     if np.issubdtype(pixels.dtype, np.integer):
         pixels = pixels / 255
     pixels = pixels.astype(float)
     finite = pixels[np.isfinite(pixels)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    note = ""
     if low < -0.01 or high > 1.01:
-        note = f"colours stretched from {low:.3g}…{high:.3g}"
+        note = "; ".join(filter(None, (f"colours stretched from {low:.3g}…{high:.3g}", note)))
         pixels = (pixels - low) / (high - low or 1.0)
     return np.clip(np.nan_to_num(pixels, posinf=1, neginf=0), 0, 1), note
+
+
+def laid(values: tuple[int, ...], photo: tuple[int, ...], *, what: str = "the photo") -> str:
+    """That a map lies on a photo of another size, in words; '' where the sizes are the same.
+
+    A layer's map, or a larger photo, is the same picture rescaled: one factor fits both sides, but for a pixel of rounding
+    on the coarser grid. With any other photo, such as one that was cropped for the network, every pixel would be out of place.
+
+    Args:
+        values: (h, w) of the map.
+        photo: (H, W) of the photo.
+        what: the photo, in words.
+
+    >>> laid((224, 224), (512, 512)), laid((7, 5), (224, 150)), laid((4, 6), (4, 6))
+    ('photo 512 × 512, attributions 224 × 224', 'photo 150 × 224, attributions 5 × 7', '')
+    """
+    if values == photo:
+        return ""
+    (a, b), (tall, wide) = sorted((values, photo))
+    sizes = [f"{size[1]} × {size[0]}" for size in (photo, values)]
+    if (a - 1) * wide > (b + 1) * tall or (b - 1) * tall > (a + 1) * wide:
+        raise InputError(
+            f"{what} is {sizes[0]} pixels and the attributions are {sizes[1]}; expected the same size, or the same "
+            "proportions; pass what the network saw, such as the photo as it was cropped for it"
+        )
+    return f"{what.removeprefix('the ')} {sizes[0]}, attributions {sizes[1]}"
 
 
 def _channels_last(photo: Array, like: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ from ..errors import InputError, MissingExtraError, OptionError
 from ..methods._segments import grid, slic
 from ._outlines import draw_line, enlarged, grown, smoothed
 from ._panel import Mark, Panel, Subject
-from ._pixels import Array, blend, grey, heat, onto, remark
+from ._pixels import Array, blend, grey, heat, laid, onto, remark
 
 TEXT = (0.042, 0.0295)
 """The height of a line and the width of a letter on the picture, as shares of a panel's width."""
@@ -128,6 +128,7 @@ def regions_of(
         raise OptionError(f"got count={count!r}; expected at least 1 region")
     if segments is not None:
         labels, kind = _own(segments), "own regions"
+        laid(values.shape, labels.shape, what="the map of segments")
         shape = tuple(max(sizes) for sizes in zip(values.shape, labels.shape, strict=True))
         labels = onto(labels, shape)
     else:
@@ -193,15 +194,15 @@ def _centres(labels: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Superpixels:
-    """Regions of like colour, each coloured by what it gives to the score; the strongest carry their numbers.
+    """Regions of like colour, each coloured by what it gives to the score; the strongest are numbered as in the lines.
 
     Attributes:
         count: about how many regions.
-        top: how many carry their numbers.
+        top: how many are numbered, strongest first.
     """
 
     count: int = 50
-    top: int = 5
+    top: int = 8
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.top < 1:
@@ -224,32 +225,48 @@ class Superpixels:
         scale = canvas.shape[0] / found.labels.shape[0]
         marks = tuple(Mark(scale * (x + 0.5), scale * (y + 0.5), text) for x, y, text in _texts(found, top))
         note = "; ".join(filter(None, (remark(subject.signed), found.summary())))
-        lines = found.lines(self.top)
+        *strongest, last = found.lines(self.top)
+        lines = (*(f"{i + 1}: {line}" for i, line in enumerate(strongest)), last)
         return Panel(f"{subject.name}, regions", note, pixels, limit, clipped=False, marks=marks, lines=lines)
 
 
 def _texts(found: Regions, top: list[int]) -> list[tuple[float, float, str]]:
-    """The numbers of regions and where they go, (x, y, text): deep inside, on the picture, clear of each other.
+    """The ranks of regions with their numbers, and where they go, (x, y, text): inside the region, deep, on the picture.
 
-    Where there is no such place the number is left out of the picture; the lines have it.
+    Where there is no room for the numbers the rank stands alone, and where there is none for the rank it is left out of the
+    picture; the lines have all.
     """
     height, width = found.labels.shape
     line, letter = (part * max(width, height / 1.75) for part in TEXT)
     depth = _depth(found.labels)
     texts: list[tuple[float, float, str]] = []
-    boxes = np.zeros((0, 4))  # x, y, width, height
-    for k in top:
-        parts = [part for part in (signed(found.sums[k]), share(found.shares[k])) if part]
-        size = np.array([letter * max(map(len, parts)), line * len(parts)])
-        own = np.argwhere(found.labels == k)
-        at = np.clip(own[:, ::-1], size / 2, np.maximum(size / 2, (width, height) - size / 2))
-        apart = np.abs(at[:, None] - boxes[:, :2]) * 2 / (size + boxes[:, 2:])
-        clear = np.flatnonzero((apart.max(2) >= 1).all(1))
-        if clear.size:
-            best = at[clear[np.argmax(depth[tuple(own[clear].T)])]]
-            boxes = np.concatenate([boxes, np.r_[best, size][None]])
-            texts.append((float(best[0]), float(best[1]), "\n".join(parts)))
+    for i, k in enumerate(top):
+        parts = [part for part in (f"{i + 1}", signed(found.sums[k]), share(found.shares[k])) if part]
+        for said in (parts[:some] for some in range(len(parts), 0, -1)):
+            size = (letter * max(map(len, said)), line * len(said))
+            room = _room(found.labels == k, size)
+            if room.any():
+                y, x = np.unravel_index(np.argmax(np.where(room, depth, -1)), depth.shape)
+                texts.append((float(x), float(y), "\n".join(said)))
+                break
     return texts
+
+
+INSIDE = 0.97
+"""The share of a text's box that must be in its region: an outline may cut a corner, but not run through a letter."""
+
+
+def _room(mask: Array, size: tuple[float, float]) -> Array:
+    """Where a box of this size, (width, height), has its middle in the mask and itself too, off the rim; (H, W) bool."""
+    room = np.zeros(mask.shape, bool)
+    wide, tall = (max(1, math.ceil(side)) for side in size)
+    if tall > mask.shape[0] or wide > mask.shape[1]:
+        return room
+    sums = np.pad(np.cumsum(np.cumsum(mask, 0), 1), ((1, 0), (1, 0)))
+    held = sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
+    room[tall // 2 : tall // 2 + held.shape[0], wide // 2 : wide // 2 + held.shape[1]] = held >= INSIDE * tall * wide
+    out: Array = room & mask
+    return out
 
 
 def _borders(labels: Array) -> Array:

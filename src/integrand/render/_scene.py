@@ -15,7 +15,7 @@ from .._trees import flatten
 from ..attribution import Attribution, ExampleCertificate, percent
 from ..errors import InputError, OptionError
 from ._panel import Panel, Subject, View
-from ._pixels import Array, mass_limit, photo_pixels, remark
+from ._pixels import Array, laid, mass_limit, photo_pixels, remark
 from ._views import VIEWS, views_of
 
 __all__ = ["Bars", "Example", "Names", "Options", "Others", "Panel", "Scene", "compose"]
@@ -202,6 +202,9 @@ def subjects_of(
     """Example i of every attribution, ready to be drawn on its photo, and a remark on the photo."""
     rows = {name: arrays[0][i] if arrays[0].ndim == 4 else arrays[0][i][None] for name, arrays in sources.items()}
     pixels, note = (None, "") if photo is None else photo_pixels(photo, next(iter(rows.values())).shape[1:])
+    for name, row in rows.items():
+        if pixels is not None:
+            laid(row.shape[1:], pixels.shape[:2], what=f"the photo under {name!r}")  # refuses other proportions
     return [Subject(name, row, pixels, share, change) for name, row in rows.items()], note
 
 

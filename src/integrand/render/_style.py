@@ -4,9 +4,9 @@ from __future__ import annotations
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2128;--soft:#5d6671;--paper:#fff;--card:#f5f6f8;--line:#dfe3e8;
---good:#1a7f4b;--good-bg:#e7f5ed;--bad:#a8460b;--bad-bg:#fdf0e4;--focus:#1f6feb}
+--good:#1a7f4b;--good-bg:#e7f5ed;--bad:#a8460b;--bad-bg:#fdf0e4;--mixed:#7a5c00;--mixed-bg:#fcf5d9;--focus:#1f6feb}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa4af;--paper:#14171b;--card:#1e2329;--line:#323a43;
---good:#5fd39a;--good-bg:#15302a;--bad:#f2a45f;--bad-bg:#38271a;--focus:#6aa9ff}}
+--good:#5fd39a;--good-bg:#15302a;--bad:#f2a45f;--bad-bg:#38271a;--mixed:#e3c765;--mixed-bg:#312a14;--focus:#6aa9ff}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:64rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}
@@ -19,9 +19,10 @@ h3 span{font-weight:400;color:var(--soft)}
 figure{margin:0;min-width:0}
 img{display:block;width:100%;height:auto;border-radius:8px;background:var(--card)}
 img.sharp{image-rendering:pixelated}
-.marked{position:relative}
-.marked span{position:absolute;transform:translate(-50%,-50%);white-space:pre-line;text-align:center;color:#111;
-font-size:.75rem;line-height:1.15;font-weight:650;text-shadow:0 0 3px #fff,0 0 3px #fff,0 0 5px #fff;pointer-events:none}
+.marked{position:relative;container-type:inline-size}
+.marked span{position:absolute;transform:translate(-50%,-50%);white-space:pre;text-align:center;color:#111;
+background:rgb(255 255 255/.75);border-radius:.25em;padding:.05em .25em;
+font-size:.7rem;font-size:clamp(.6rem,3.1cqw,.9rem);line-height:1.15;font-weight:650;pointer-events:none}
 figcaption{margin-top:.5rem;font-size:.875rem;line-height:1.4;overflow-wrap:anywhere}
 figcaption b,figcaption .note{display:block}
 figcaption span{color:var(--soft)}
@@ -30,10 +31,12 @@ figcaption span{color:var(--soft)}
 .verdict{border-radius:8px;padding:.75rem 1rem;margin:0 0 1.25rem}
 .verdict.good{background:var(--good-bg)}
 .verdict.bad{background:var(--bad-bg)}
+.verdict.mixed{background:var(--mixed-bg)}
 .status{font-weight:650;display:inline-block}
 .status::first-letter{text-transform:uppercase}
 .good .status{color:var(--good)}
 .bad .status{color:var(--bad)}
+.mixed .status{color:var(--mixed)}
 .status::after{content:"."}
 table{border-collapse:collapse;width:100%;font-size:.9375rem}
 th{text-align:left;font-weight:550;padding:.45rem 1rem .45rem 0;vertical-align:top}
@@ -68,7 +71,7 @@ pre{background:var(--card);border-radius:8px;padding:.85rem 1rem;overflow-x:auto
 
 
 VIEWER = """
-.viewer{display:grid;grid-template-columns:minmax(0,29rem) minmax(0,1fr);gap:1.25rem 2rem;margin:0 0 1.5rem}
+.viewer{display:grid;grid-template-columns:minmax(0,29rem) minmax(0,1fr);gap:1.25rem 2rem;margin:0}
 .look{min-width:0}
 .stage{position:relative;border-radius:8px;overflow:hidden;background:#000;line-height:0}
 .stage img{border-radius:0}
@@ -94,9 +97,10 @@ line-height:1.35}
 .slide{display:block}
 .slide output{color:var(--ink);font-variant-numeric:tabular-nums}
 .slide input{display:block;width:100%;margin:0;accent-color:var(--focus);height:1.75rem}
-.reading{background:var(--card);border-radius:8px;padding:.7rem .9rem;margin:.6rem 0;min-height:5.4rem;
+.reading{background:var(--card);border-radius:8px;padding:.7rem .9rem;margin:.6rem 0 0;min-height:4.15rem;
 font-size:.9375rem;line-height:1.45;font-variant-numeric:tabular-nums}
-.buttons{margin:0;display:flex;gap:.5rem;min-height:2.2rem}
+.buttons{margin:0;display:flex;gap:.5rem}
+.buttons button{margin-top:.5rem}
 .buttons button{font:inherit;font-size:.875rem;color:var(--ink);background:none;border:1px solid var(--line);border-radius:8px;
 padding:.3rem .75rem;cursor:pointer}
 .buttons button:hover{border-color:var(--soft)}

@@ -14,8 +14,9 @@ from ._panel import Panel, Subject, View
 from ._pixels import UNKNOWN, Array, blend, grey, heat, lit, mass_limit, onto, remark, rgb
 from ._regions import Superpixels
 
-SAFE = ("#2f8fff", "#ff8a1e")
-"""Negative and positive on a grey photo: blue and orange, told apart with every common kind of colour blindness."""
+SAFE = ("#2f8fff", "#ff4f3f")
+"""Negative and positive on a grey photo: the blue and red of the heat map, as bright as each other on dark grey, and told
+apart with every common kind of colour blindness."""
 
 PAPER = ("#ff0000", "#00ff00")
 """Negative and positive in figure 3 of the paper: red and green, which one man in twelve cannot tell apart."""
@@ -55,12 +56,14 @@ class Signed:
         positive: the colour of what raises it.
         words: both colours in words, positive first.
         dim: how bright the photo is under the colours.
+        remark: what else to know of the colours, or ''.
     """
 
     negative: str = SAFE[0]
     positive: str = SAFE[1]
-    words: tuple[str, str] = ("orange", "blue")
+    words: tuple[str, str] = ("red", "blue")
     dim: float = 0.7
+    remark: str = ""
 
     def __call__(self, subject: Subject, /) -> Panel:
         """Draw it."""
@@ -72,10 +75,11 @@ class Signed:
         over = np.where((fine > 0)[..., None], rgb(self.positive), rgb(self.negative))
         pixels = blend(under, over, _opacity(fine, limit))
         pixels[~np.isfinite(fine)] = UNKNOWN
-        hint = f"{self.words[0]} raises, {self.words[1]} lowers the score"
+        hint = f"{self.remark}{self.words[0]} raises, {self.words[1]} lowers the score"
+        said = "; ".join(filter(None, (remark(values), hint if self.remark else ""))) or hint
         middle = "#595959"  # the dimmed photo where it is of middling brightness
         title = f"{subject.name} on grey"
-        return Panel(title, remark(values) or hint, pixels, limit, colours=(self.negative, middle, self.positive))
+        return Panel(title, said, pixels, limit, colours=(self.negative, middle, self.positive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def _opacity(values: Array, limit: float) -> Array:
 VIEWS: dict[str, View] = {
     "scaled": Scaled(),
     "signed": Signed(),
-    "green-red": Signed(*PAPER, ("green", "red")),
+    "green-red": Signed(*PAPER, ("green", "red"), remark="the paper's colours: "),
     "heatmap": Heatmap(),
     "outlines": Outlines(),
     "regions": Superpixels(),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..errors import InputError, MissingExtraError, OptionError
 from ._outlines import Outlines
 from ._panel import Mark, Panel, Subject, View
 from ._path import journey
+from ._pixels import laid
 from ._regions import Regions, Superpixels, regions_of
 from ._scene import Options, Others, compose, is_image, photos_of, sources_of, subjects_of
 from ._views import VIEWS, Heatmap, Overlay, Scaled, Signed, views_of
@@ -107,7 +109,7 @@ def figure3(result: Attribution, photo: Any, *, safe: bool = False, **options: A
     Args:
         result: integrated gradients.
         photo: as in :func:`figure`.
-        safe: orange and blue instead, which everybody can tell apart.
+        safe: red for what raises it and blue for what lowers it instead, as everywhere else, which everybody can tell apart.
         **options: ``others``, ``labels``, ``title``, ``share`` and ``most`` of :func:`figure`.
     """
     return figure(result, photo, views="signed" if safe else "green-red", **options)
@@ -133,7 +135,13 @@ def panels(
         example: which one.
     """
     subjects = _subjects(result, photo, others, share, example)
-    return [view(subject) for view in views_of(views) for subject in subjects]
+    return [_noted(view(subject), subject) for view in views_of(views) for subject in subjects]
+
+
+def _noted(panel: Panel, subject: Subject) -> Panel:
+    """With what there is to know where the photo is of another size than the attributions."""
+    said = "" if subject.photo is None else laid(subject.values.shape[1:], subject.photo.shape[:2])
+    return replace(panel, note="; ".join(filter(None, (panel.note, said)))) if said else panel
 
 
 def regions(result: Attribution, photo: Any = None, *, count: int = 50, segments: Any = None, example: int = 0) -> Regions:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from html import escape
 
+from ..baselines._diagnosis import Diagnosis
 from ..comparison._report import STYLE
-from ..render._report import bar_table, document, framed, origin
-from ..render._scene import Bars
-from ._diagnosis import Diagnosis
 from ._diagnosis_scene import Cell, Scene
+from ._report import bar_table, document, framed, origin
+from ._scene import Bars
 
 OWN_STYLE = """
 .pair2{display:grid;grid-template-columns:1fr 2.2fr;gap:.75rem;align-items:start}

@@ -9,11 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ..baselines._diagnosis import Diagnosis
 from ..comparison._figure import Sheet
-from ..render._figure import BAR, GREY, INK, Picture, draw_bars, draw_panel, heading
-from ..render._scene import Bars
-from ._diagnosis import Diagnosis
 from ._diagnosis_scene import Cell, Scene
+from ._figure import BAR, GREY, INK, Picture, draw_bars, draw_panel, heading
+from ._scene import Bars
 
 MAP, PHOTO, THUMB, NEXT, GAP, HEAD = 2.5, 1.8, 1.15, 0.1, 0.32, 0.55
 LABELS, WIDE, LINE, REST = 1.9, 2.7, 0.27, 0.24

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from .._trees import Tensors, flatten
+from ..baselines._constructors import spread
+from ..baselines._diagnosis import Diagnosis, Row, plain
 from ..comparison import Comparison
 from ..comparison._plain import share_of
 from ..comparison._scene import View
 from ..comparison._scene import compose as side_by_side
-from ..render._pixels import Array, photo_pixels
-from ..render._scene import Bars, Panel
-from ._constructors import spread
-from ._diagnosis import Diagnosis, Row, plain
+from ._pixels import Array, photo_pixels
+from ._scene import Bars, Panel
 
 
 @dataclass(frozen=True, slots=True)
