@@ -38,6 +38,8 @@ from integrand.apps.networks import Network
 from integrand.apps.photos import read
 from integrand.errors import ConvergenceWarning
 from integrand.methods import Gradient, GuidedBackprop, SmoothGrad
+from integrand.render._pixels import rgb
+from integrand.render._views import SAFE
 
 Map = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -194,7 +196,7 @@ def net(data: Path, *, tol: float = 0.1, device: str | None = None) -> str:
 
 
 def picture(data: Path, names: Sequence[str], out: Path, *, tol: float = 0.05, device: str | None = None) -> None:
-    """The photos with their lesions outlined, and what speaks for (orange) and against (blue) referable retinopathy."""
+    """The photos with their lesions outlined, and what speaks for (red) and against (blue) referable retinopathy."""
     import matplotlib.pyplot as plt
 
     grader, chosen = retina.load(device), list(cases(data, names))
@@ -230,12 +232,13 @@ def _summed(values: Map, side: int) -> Map:
 
 
 def _painted(values: Map, eye: retina.Eye) -> Map:
-    """Positive orange and negative blue over the dimmed grey photo; full colour from where 60% of the mass lies above."""
+    """Positive red and negative blue over the dimmed grey photo; full colour from where 60% of the mass lies above."""
     size = np.sort(np.abs(values[eye.inside]))[::-1]
     limit = size[np.searchsorted(np.cumsum(size), 0.6 * size.sum())]
     strength = np.clip(np.abs(values) / limit, 0, 1)[..., None] * eye.inside[..., None]
     grey = np.repeat(eye.photo.pixels.mean(axis=2, keepdims=True) / 255, 3, axis=2)
-    colour = np.where(values[..., None] > 0, (1.0, 0.6, 0.1), (0.25, 0.45, 1.0))
+    negative, positive = (rgb(colour) for colour in SAFE)
+    colour = np.where(values[..., None] > 0, positive, negative)
     return np.asarray(grey * (1 - strength) + colour * strength)
 
 
