@@ -285,7 +285,8 @@ def attribute(
         # The column after the groups holds what belongs to none of them: the certificate accounts for all features.
         if not values.detach().any():
             _warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces)
-        sums = values[:, :count].to(function.inputs[0].dtype)
+        # Half precision is for the features; their sums need not be rounded to it.
+        sums = values[:, :count].to(torch.promote_types(function.inputs[0].dtype, torch.float32))
         shown_sums = sums if function.batched else sums[0]
         return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
     shapes = [leaf.shape[1:] for leaf in function.inputs]

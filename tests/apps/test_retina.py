@@ -100,7 +100,7 @@ def test_what_is_no_fundus_photo_gets_a_note():
     small = retina.see(drawn(200, 300, 150.0, 100.0, 90.0))
     (note,) = small.notes
     assert "px across" in note
-    assert float(note.split(" pixels")[0].split()[-1]) == pytest.approx(180, abs=2)
+    assert float(note.split(" px across")[0].split()[-1]) == pytest.approx(180, abs=2)
 
 
 @pytest.mark.parametrize("photo", [np.zeros((5, 5, 3)), np.zeros((5, 5), np.uint8), np.zeros((5, 5, 4), np.uint8), 3])
