@@ -94,6 +94,7 @@ def test_the_modules_of_the_core_are_private_but_for_the_exported() -> None:
         "interactions",
         "cli",
         "apps",
+        "text",
     }
     assert public <= NAMES | rooms
 

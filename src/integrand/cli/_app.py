@@ -9,7 +9,9 @@ import typer
 from .._api import version_of
 from ._axioms import axioms
 from ._image import image
+from ._questions import questions, rules
 from ._retina import retina
+from ._text import text
 
 app = typer.Typer(
     name="integrand",
@@ -20,6 +22,9 @@ app = typer.Typer(
 )
 app.command()(image)
 app.command()(retina)
+app.command()(questions)
+app.command()(rules)
+app.command()(text)
 app.command()(axioms)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from .._trees import Tensors
 from ..axioms import AXIOMS, METHODS, Step, Table, Verdict, table
 from ..errors import OptionError
 from ..methods import by_name
+from ._common import ScoreName, typed
 from ._load import load_model, load_tensors, random_input
 
 
@@ -30,14 +29,6 @@ class Format(enum.StrEnum):
     text = "text"
     html = "html"
     json = "json"
-
-
-class ScoreName(enum.StrEnum):
-    """What is explained."""
-
-    logit = "logit"
-    probability = "probability"
-    log_probability = "log-probability"
 
 
 _STYLE = {"kept": "green", "broken": "yellow", "promise refuted": "bold red"}
@@ -74,7 +65,7 @@ def axioms(
     kind = format or _by_ending(out)
     with _bar(len(chosen) * len(axiom or AXIOMS)) as tell:
         found = table(chosen, axioms=axiom or AXIOMS, seed=seed, progress=tell, **options)
-    command = shlex.join(["integrand", *sys.argv[1:]])
+    command = typed()
     if kind is Format.html:
         _write(found.html(command=command), out)
     elif kind is Format.json:

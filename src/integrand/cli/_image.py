@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,15 +14,8 @@ from ..apps import images, networks
 from ..apps.photos import photos as listed
 from ..errors import OptionError
 from ..render.image import VIEWS
-from ._photos import PICTURES, Job, one_line, run_many, run_one, stamp
-
-
-class ScoreName(enum.StrEnum):
-    """What is explained."""
-
-    probability = "probability"
-    logit = "logit"
-    log_probability = "log-probability"
+from ._common import PICTURES, ScoreName, default_device, one_line, stamp, typed
+from ._photos import Job, run_many, run_one
 
 
 class PathName(enum.StrEnum):
@@ -160,18 +152,6 @@ def known_views(names: list[str] | None) -> tuple[str, ...]:
         if name not in VIEWS:
             raise OptionError(f"got --view {name!r}; expected one of {', '.join(VIEWS)}.")
     return tuple(names or ())
-
-
-def typed() -> str:
-    """The command as it was typed."""
-    return shlex.join(["integrand", *sys.argv[1:]])
-
-
-def default_device() -> str:
-    """A GPU where there is one."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..apps.images import Explanation
 from ..apps.photos import place_of
-from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
+from ..errors import IntegrandError, OptionError
 from ..execute import Progress as Step
 from ..render._certificate import sum_note
 from ..render._gallery import card, gallery_page
+from ._common import PICTURES, noted, one_line, ready, stamp, write, writing
 
 STATE = "progress.json"
 """What is done in a folder, so that the same command goes on where it was stopped."""
@@ -82,7 +80,6 @@ def run_one(job: Job, photo: Path, out: Path | None, *, as_json: bool) -> None:
     typer.echo(f"{'replaced' if replaced else 'wrote'} {where}")
 
 
-PICTURES = (".png", ".svg", ".pdf")
 ENDINGS = (".html", *PICTURES, ".json", ".safetensors")
 
 
@@ -180,40 +177,6 @@ class State:
         write(self.path, json.dumps({"format": FORMAT, "photos": self.entries}))
 
 
-def stamp(file: Path) -> list[int]:
-    """What differs when a file was changed; nothing where there is none."""
-    try:
-        known = file.stat()
-    except OSError:
-        return []
-    return [known.st_size, known.st_mtime_ns]
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file so that it is never half there."""
-    with writing(path):
-        part = path.with_name(path.name + ".part")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what keeps a file from being written into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --out.") from error
-
-
-def ready(folder: Path) -> None:
-    """Make a folder and see that it can be written to, before the work begins."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-
-
 def _page_names(photos: Sequence[Path]) -> dict[Path, str]:
     """A page for each photo, named after it; a digest of its place tells those of the same name apart."""
     stems = [photo.stem.lower() for photo in photos]
@@ -247,28 +210,10 @@ def _entry(job: Job, photo: Path, page: Path, tell: Tell) -> dict[str, Any]:
 
 def _explained(job: Job, photo: Path, tell: Tell) -> tuple[Explanation, list[str]]:
     """The explanation, and what it warned about; whatever goes wrong comes as one line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", IntegrandWarning)
-        hint = "Check that the model takes what the preprocessing gives it (--size, --mean, --scale, --order)"
-        with one_line(str(photo), hint, debug=job.debug):
-            explanation = job.explain(photo, tell)
-    return explanation, [str(warning.message) for warning in caught]
-
-
-@contextmanager
-def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
-    """Turn what goes wrong inside, in a user's model for instance, into one line that says where."""
-    try:
-        yield
-    except (IntegrandError, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        if debug:
-            raise
-        said = (str(error).strip() or "no message").splitlines()[0]
-        rest = f"{hint}; " if hint else ""
-        raise IntegrandError(f"{where}: {type(error).__name__}: {said}. {rest}--debug shows where it happened.") from error
+    hint = "Check that the model takes what the preprocessing gives it (--size, --mean, --scale, --order)"
+    with noted() as notes, one_line(str(photo), hint, debug=job.debug):
+        explanation = job.explain(photo, tell)
+    return explanation, notes
 
 
 def _save(explanation: Explanation, where: Path, job: Job) -> None:

@@ -10,8 +10,9 @@ import typer
 from .._api import version_of
 from ..apps import retina as grading
 from ..apps.photos import photos as listed
-from ._image import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, default_device, known_views, run, typed
-from ._photos import Job, one_line
+from ._common import default_device, one_line, typed
+from ._image import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, known_views, run
+from ._photos import Job
 
 
 class Start(enum.StrEnum):

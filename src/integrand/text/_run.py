@@ -1,0 +1,148 @@
+"""Calling the engine: a model with its embeddings explained, one number per token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .._api import integrated_gradients
+from ..attribution import Certificate
+from ..errors import ModelError
+from ..functions import Score
+from ._embed import Fill, Slot, baseline_of, look, slots_of
+from ._encode import Encoded, parameters_of
+
+Values = NDArray[np.float64]
+Pick = Callable[[Any, dict[str, Tensor]], Any]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A model as the engine calls it: token ids in, what is scored out.
+
+    Attributes:
+        model: the user's model.
+        pick: from the model's output, and what belongs to each row, to scores or logits.
+        fixed: keywords that are the same for all rows.
+    """
+
+    model: nn.Module
+    pick: Pick
+    fixed: Mapping[str, Any]
+
+    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
+        """Run the model.
+
+        Args:
+            given: masks and token types, a row per text.
+            rows: what :attr:`pick` needs to know of each row.
+            **ids: ``input_ids``, and ``decoder_input_ids`` where there are some.
+        """
+        return self.pick(self.model(**ids, **given, **self.fixed), rows)
+
+
+def fixed_of(model: nn.Module) -> dict[str, Any]:
+    """Keywords that make the model return what we read, and keep nothing from call to call."""
+    wanted = {"return_dict": True, "use_cache": False}
+    named = parameters_of(model)
+    return {name: value for name, value in wanted.items() if name in named}
+
+
+def first_look(model: nn.Module, encoded: Encoded) -> tuple[tuple[Slot, ...], Any]:
+    """Run the model on texts as they are: where it looks words up, and its output.
+
+    A single text runs twice side by side, since the engine will run many rows; the output then has two.
+    """
+    count = len(encoded.pieces)
+    twice = torch.arange(max(count, 2), device=encoded.ids.device) % count
+    given = {name: value[twice] for name, value in encoded.given.items()}
+    try:
+        calls, output = look(model, lambda: model(input_ids=encoded.ids[twice], **given, **fixed_of(model)))
+    except ValueError as error:
+        if "padding token" not in str(error):
+            raise
+        raise ModelError(
+            f"the model takes no batches: {error} Expected one that knows its padding: set model.config.pad_token_id = "
+            "tokenizer.pad_token_id."
+        ) from error
+    slots = slots_of(calls, [(encoded.ids[twice], encoded.kept[twice], 0)])
+    return tuple(slot.rows(count) for slot in slots), output
+
+
+def rows_of(output: Any, count: int) -> dict[str, Tensor]:
+    """The tensors of a model's output by name, of the first rows only."""
+    items = output.items() if hasattr(output, "items") else enumerate(output if isinstance(output, tuple) else (output,))
+    return {str(name): value[:count] for name, value in items if isinstance(value, Tensor) and value.ndim}
+
+
+def integrate(
+    runs: Runs,
+    ids: dict[str, Tensor],
+    slots: Sequence[Slot],
+    *,
+    given: dict[str, Tensor],
+    rows: dict[str, Tensor],
+    fill: Fill | Sequence[Fill],
+    tokenizer: Any,
+    tol: float,
+    target: Any = None,
+    score: Score = "logit",
+    words: Sequence[str] = (),
+    options: Mapping[str, Any],
+) -> tuple[Values, Certificate]:
+    """Attributions of every token, added up over its embedding.
+
+    Args:
+        runs: the model.
+        ids: (N, T) token ids by keyword.
+        slots: where they are looked up.
+        given: masks and the like.
+        rows: what the score needs to know of each row.
+        fill: the baseline, or several to average.
+        tokenizer: knows padding and mask.
+        tol: the relative error of the tokens' sums to integrate to.
+        target: for the engine, where the model gives logits.
+        score: likewise.
+        words: what is explained in each row, for the certificate.
+        options: further ones of :func:`integrand.integrated_gradients`.
+
+    Returns:
+        (N, columns), and the certificate.
+    """
+    fills = [fill] if isinstance(fill, str | int | Tensor) else list(fill)
+    starts = [baseline_of(slots, one, tokenizer) for one in fills]
+    labels = tuple(slot.labels[:, None] for slot in slots)
+    modules = {id(slot.looked.module): slot.looked.module for slot in slots}
+    result = integrated_gradients(
+        runs,
+        ids,
+        starts[0] if len(starts) == 1 else starts,
+        target=target,
+        score=score,
+        tol=tol,
+        layer=list(modules.values()),
+        kwargs={"given": given, "rows": rows},
+        batched=True,
+        groups=labels[0] if len(labels) == 1 else labels,
+        **options,
+    )
+    assert isinstance(result.values, Tensor)
+    certificate = result.certificate
+    if words:
+        named = tuple(replace(one, target=word) for one, word in zip(certificate, words, strict=True))
+        certificate = replace(certificate, examples=named)
+    return result.values.detach().double().cpu().numpy(), certificate
+
+
+def picked(logits: Tensor, index: Tensor, score: Score) -> Tensor:
+    """One score per row of (N, classes), at the class of each row."""
+    if score != "logit":
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = wide.softmax(-1) if score == "probability" else wide.log_softmax(-1)
+    return logits.gather(-1, index.to(logits.device)[:, None])[:, 0]

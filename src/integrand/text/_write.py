@@ -1,0 +1,178 @@
+"""A prompt and what comes after it: written by the model, or given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ModelError, OptionError
+from ._encode import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text and what a model wrote after it.
+
+    Attributes:
+        encoded: the user's text, a batch of one.
+        out: the ids that were written.
+        start: what the decoder of an encoder-decoder starts from; None for a language model.
+    """
+
+    encoded: Encoded
+    out: tuple[int, ...]
+    start: int | None
+
+    @property
+    def source(self) -> int:
+        """How many inputs the model gets before the first output."""
+        return self.encoded.ids.shape[1] + (self.start is not None)
+
+    def ids(self, outputs: int) -> dict[str, Tensor]:
+        """What the model is given for the first outputs: the last of them is not among it."""
+        text = self.encoded.ids
+        more = torch.tensor([self.out[: outputs - 1]], dtype=text.dtype, device=text.device).reshape(1, -1)
+        if self.start is None:
+            return {"input_ids": torch.cat([text, more], 1)}
+        return {"input_ids": text, "decoder_input_ids": torch.cat([text.new_full((1, 1), self.start), more], 1)}
+
+
+def write(
+    model: nn.Module,
+    tokenizer: Any,
+    prompt: str,
+    continuation: str | None,
+    max_new_tokens: int,
+    device: torch.device,
+    generate: dict[str, Any],
+) -> Written:
+    """The prompt, and what the model (or the user) writes after it.
+
+    Args:
+        model: the language model.
+        tokenizer: its tokenizer.
+        prompt: the text.
+        continuation: what follows; None to have the model write.
+        max_new_tokens: how much of it.
+        device: where ids go.
+        generate: further options of the model's own ``generate``.
+    """
+    encoded = encode(model, tokenizer, [prompt], device=device)
+    config: Any = model.config
+    both = bool(getattr(config, "is_encoder_decoder", False))
+    if not both:
+        encoded = _open(encoded, tokenizer)
+    start = _start(model) if both else None
+    if continuation is not None:
+        check_texts([continuation], None)
+        out = _continued(tokenizer, prompt, continuation, encoded, both)
+    else:
+        spare = {} if tokenizer.pad_token_id is not None else {"pad_token_id": tokenizer.eos_token_id}
+        options = {"max_new_tokens": max_new_tokens, "do_sample": False, **spare, **generate}
+        check_length(model, tokenizer, encoded.ids.shape[1] + (0 if both else max_new_tokens - 1), "prompt and output")
+        mask = {"attention_mask": torch.ones_like(encoded.ids)}
+        with torch.no_grad():
+            whole = model.generate(encoded.ids, **mask, **options)[0].tolist()  # type: ignore[operator]
+        out = whole[1:] if both else whole[encoded.ids.shape[1] :]
+    if not out:
+        raise InputError("the model wrote nothing; expected at least one token. Raise max_new_tokens, or pass continuation=.")
+    if not both:
+        check_length(model, tokenizer, encoded.ids.shape[1] + len(out) - 1, "prompt and continuation")
+    return Written(encoded, tuple(out), start)
+
+
+def _open(encoded: Encoded, tokenizer: Any) -> Encoded:
+    """A prompt without an end marker, so that it goes on."""
+    last = encoded.ids.shape[1] - 1
+    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
+    one = encoded.pieces[0]
+    if not one.special[-1] or one.ids[-1] not in ends or last == 0:
+        return encoded
+    cut = replace(one, **{name: getattr(one, name)[:-1] for name in ("texts", "special", "parts", "columns", "ids")})
+    cut = replace(cut, spans=None if one.spans is None else one.spans[:-1])
+    given = {name: value[:, :last] for name, value in encoded.given.items()}
+    return Encoded(encoded.ids[:, :last], given, encoded.kept[:, :last], (cut,))
+
+
+def _start(model: nn.Module) -> int:
+    for source in (getattr(model, "generation_config", None), getattr(model, "config", None)):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            found = getattr(source, name, None)
+            if isinstance(found, int):
+                return found
+    raise ModelError(
+        "the model does not say what its decoder starts from; expected config.decoder_start_token_id. Set it to the id of the "
+        "start token (for T5 that of the padding)."
+    )
+
+
+def _continued(tokenizer: Any, prompt: str, continuation: str, encoded: Encoded, both: bool) -> list[int]:
+    """The ids of a continuation: as they come after the prompt, if that leaves the prompt's own ids alone."""
+    if both:
+        return [int(i) for i in tokenizer(text_target=continuation)["input_ids"]]
+    before = encoded.ids[0].tolist()
+    whole = [int(i) for i in tokenizer(prompt + continuation)["input_ids"]]
+    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
+    if whole[-1] in ends and len(tokenizer(prompt)["input_ids"]) > len(before):
+        whole = whole[:-1]
+    if whole[: len(before)] == before and len(whole) > len(before):
+        return whole[len(before) :]
+    return [int(i) for i in tokenizer(continuation, add_special_tokens=False)["input_ids"]]
+
+
+def outputs(tokenizer: Any, written: Written) -> list[tuple[str, int]]:
+    """Each output as it stands in the text; see :func:`decoded`."""
+    return decoded(tokenizer, [] if written.start is not None else written.encoded.pieces[0].ids, written.out)
+
+
+def inputs_of(tokenizer: Any, written: Written, last: int) -> Pieces:
+    """All inputs of the outputs up to ``last`` as one line of tokens."""
+    one, marks = written.encoded.pieces[0], marker_ids(tokenizer)
+    text, ids, names = one.text, list(one.ids), list(one.texts)
+    special, spans = list(one.special), list(one.spans or ())
+    if written.start is not None:
+        ids.append(written.start)
+        names.append(str(tokenizer.convert_ids_to_tokens([written.start])[0]))
+        special.append(True)
+        text += SEPARATOR
+        spans.append((len(text), len(text)))
+    before = 0
+    for token, (piece, sign) in zip(written.out[:last], outputs(tokenizer, written), strict=False):
+        mark, again = token in marks, sign == before
+        here = len(text)
+        text += "" if mark or again else piece
+        ids.append(token)
+        names.append(piece.strip() or piece or str(tokenizer.convert_ids_to_tokens([token])[0]))
+        special.append(mark)
+        spans.append((here, here) if mark else spans[-1] if again else trimmed(text, here, len(text)))
+        before = sign
+    parts = (*one.parts, *(-1 if mark else 1 for mark in special[len(one.ids) :]))
+    known = None if one.spans is None else tuple(spans)
+    return Pieces(tuple(names), known, text, tuple(special), parts, tuple(range(len(ids))), tuple(ids))
+
+
+def chosen_of(span: tuple[int, int] | str | None, found: Sequence[tuple[str, int]]) -> range:
+    """Which outputs to explain: all, from one to before another, or those of some words."""
+    if span is None:
+        return range(len(found))
+    if isinstance(span, str):
+        whole, places, before = "", [], 0
+        for piece, sign in found:
+            whole += "" if sign == before else piece
+            places.append((len(whole) - len(piece), len(whole)))
+            before = sign
+        at = whole.find(span)
+        if not span or at < 0:
+            raise OptionError(f"got span={span!r}, which is not in the output {whole!r}; expected words of it.")
+        inside = [i for i, (a, b) in enumerate(places) if b > at and a < at + len(span)]
+        return range(inside[0], inside[-1] + 1)
+    first, last = span
+    if not 0 <= first < last <= len(found):
+        raise OptionError(
+            f"got span={span!r}; expected (first, end) with 0 <= first < end <= {len(found)}, the output's tokens."
+        )
+    return range(first, last)

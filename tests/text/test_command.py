@@ -1,0 +1,102 @@
+"""``integrand text``, as a user types it, on models saved to a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("typer")
+
+import typer
+from typer.testing import CliRunner
+
+from integrand.cli._text import text
+from integrand.errors import FileError, InputError, OptionError, TargetError
+
+from .tiny import answerer, classifier, writer
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folders of four models."""
+    made = {"classify": classifier("bert"), "answer": answerer(), "generate": writer("gpt2"), "both": writer("t5")}
+    made["similar"] = (classifier("bert")[0].bert, made["classify"][1])
+    folders = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (model, tokenizer) in made.items():
+            folders[name] = tmp_path_factory.mktemp(name)
+            model.float().save_pretrained(folders[name])
+            tokenizer.save_pretrained(folders[name])
+    return folders
+
+
+@pytest.fixture
+def run(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(text)
+
+    def invoke(name, *words, fails=False):
+        monkeypatch.setattr(sys, "argv", ["integrand", "text", *words])
+        found = CliRunner().invoke(app, ["--device", "cpu", *words, "--model", str(saved.get(name, name))])
+        if not fails:
+            assert found.exit_code == 0, found.output
+        return found
+
+    return invoke
+
+
+def test_classify(run, tmp_path):
+    found = run("classify", "The film was not bad.", "Good!", "--target", "positive", "--out", "deep/a.html", "--tol", "0.05")
+    lines = found.stdout.splitlines()
+    assert "film" in lines[0]
+    assert "[POSITIVE " in lines[0]
+    assert "the words add up to" in lines[1]
+    assert "integrand text" in (tmp_path / "deep" / "a.html").read_text(encoding="utf-8")
+
+
+def test_json_and_pieces(run):
+    (one,) = json.loads(run("classify", "Unbelievable", "--against", "neutral", "--target", "0", "--json", "--pieces").stdout)
+    assert one["label"] == "NEGATIVE against NEUTRAL"
+    assert len(one["tokens"]) > 3
+    assert sum(row["value"] for row in one["tokens"]) == pytest.approx(one["score"] - one["baseline_score"], abs=0.01)
+
+
+def test_answer(run):
+    assert "[bad " in run("answer", "Is it good?", "--context", "The film is bad.", "--target", "bad").stdout
+
+
+@pytest.mark.parametrize("name", ["generate", "both"])
+def test_generate(run, name):
+    assert len(json.loads(run(name, "The film", "--max-new-tokens", "2", "--json").stdout)) in (1, 2)
+    assert "[bad " in run(name, "The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean").stdout
+
+
+def test_similar(run):
+    found = run("similar", "Good morning.", "The film is bad.", "--baseline", "pad")
+    assert found.stdout.count("[similarity ") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "error", "message"),
+    [
+        ("no/such/folder", ["good"], FileError, "--model 'no/such/folder' cannot be loaded"),
+        ("classify", ["good", "--out", "a.txt"], OptionError, r"expected a file that ends in \.html"),
+        ("classify", ["good", "--target", "angry"], TargetError, "got target 'angry'"),
+        ("classify", [""], InputError, "is empty"),
+        ("similar", ["good"], OptionError, "expected two sentences"),
+        ("generate", ["good", "bad"], OptionError, "expected one prompt"),
+        ("answer", ["good"], OptionError, "got no --context"),
+        ("classify", ["good", "--device", "nowhere"], OptionError, "got --device 'nowhere', which cannot be used"),
+    ],
+)
+def test_mistakes(run, name, words, error, message):
+    found = run(name, *words, fails=True)
+    assert isinstance(found.exception, error)
+    assert re.search(message, str(found.exception))

@@ -1,0 +1,115 @@
+"""Messages say what was got, what was expected, and what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from integrand import text
+from integrand.errors import InputError, ModelError, OptionError, TargetError, TrainModeError
+
+from .tiny import bytes_bpe, classifier, writer
+
+pytestmark = pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return classifier("bert")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", r"text 0 is empty \(''\); expected at least one word"),
+        (["good", " \n"], r"text 1 is empty"),
+        ([], "got no texts"),
+        (["good", 3], "text 1 is a int; expected a string"),
+        ("bad " * 80, r"the text has 82 tokens; expected at most 64, the positions that the model has. Shorten it"),
+        ("[SEP]", "has no tokens but markers"),
+    ],
+)
+def test_texts(bert, words, message):
+    with pytest.raises(InputError, match=message):
+        text.explain(*bert, words)
+
+
+def test_positions_behind_the_padding():
+    with pytest.raises(InputError, match=r"has 65 tokens; expected at most 64"):  # 66 positions, two of them never used
+        text.explain(*classifier("roberta"), " bad" * 63)
+    assert text.explain(*classifier("roberta"), " bad" * 62, tol=0.1).certificate.converged
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            "POSITVE",
+            r"got target 'POSITVE', which the model does not have; expected one of 'NEGATIVE'.*Did you mean 'POSITIVE'",
+        ),
+        (3, "got target 3, out of range; expected 0 to 2"),
+        (True, "got target True of type bool"),
+        ([0, 1], "got 2 targets for 1 texts; expected one for all or one for each"),
+        (1.5, "got target 1.5 of type float; expected a class by number or name"),
+    ],
+)
+def test_targets(bert, target, message):
+    with pytest.raises(TargetError, match=message):
+        text.explain(*bert, "good", target=target)
+
+
+def test_against(bert):
+    with pytest.raises(TargetError, match="got against='negative', which is the explained class itself"):
+        text.explain(*bert, "good", target=0, against="negative")
+    with pytest.raises(OptionError, match="with a target function"):
+        text.explain(*bert, "good", target=lambda out: out.logits[:, 0], against=1)
+
+
+def test_baselines(bert):
+    with pytest.raises(OptionError, match="got baseline='blank'; expected one of 'zero', 'pad', 'mask', 'mean'"):
+        text.explain(*bert, "good", baseline="blank")
+    with pytest.raises(OptionError, match="got baseline=1000; expected a token id from 0 to"):
+        text.explain(*bert, "good", baseline=1000)
+    with pytest.raises(InputError, match=r"got a baseline of shape \(3,\); expected \(16,\)"):
+        text.explain(*bert, "good", baseline=torch.zeros(3))
+    with pytest.raises(OptionError, match=r"got baseline='mask' and a tokenizer without a mask token.*Use baseline='zero'"):
+        text.generated(*writer("gpt2"), "good", continuation=" bad", baseline="mask")
+
+
+def test_no_padding_token():
+    model, _ = classifier("gpt2")
+    tokenizer = bytes_bpe("gpt2")
+    with pytest.raises(InputError, match=r"tokenizer without a padding token.*Set tokenizer.pad_token = tokenizer.eos_token"):
+        text.explain(model, tokenizer, ["good", "bad"])
+    assert text.explain(model, tokenizer, "good", tol=0.05).certificate.converged
+    model.config.pad_token_id = None
+    with pytest.raises(ModelError, match=r"the model takes no batches.*set model.config.pad_token_id"):
+        text.explain(model, tokenizer, "good")
+
+
+def test_models(bert):
+    model, tokenizer = classifier("bert")
+    with pytest.raises(TrainModeError, match=r"train mode; expected eval mode.*model.eval\(\)"):
+        text.explain(model.train(), tokenizer, "good")
+    with pytest.raises(ModelError, match="got a Linear as model; expected a Hugging Face model"):
+        text.explain(torch.nn.Linear(2, 2), tokenizer, "good")
+    with pytest.raises(ModelError, match=r"GPT2LMHeadModel gives logits of shape .*use text.generated"):
+        text.explain(*writer("gpt2"), "good")
+    with pytest.raises(ModelError, match="got a BertForSequenceClassification, which does not write"):
+        text.generated(*bert, "good")
+    with pytest.raises(OptionError, match="got colour=; expected one of the named options, or steps"):
+        text.explain(*bert, "good", colour="red")
+    with pytest.raises(OptionError, match="got pooling='middle'; expected one of 'mean'"):
+        text.similarity(model.eval().bert, tokenizer, "good", "bad", pooling="middle")
+
+
+def test_importing_it_imports_no_transformers():
+    code = (
+        "import sys; from integrand import text; assert 'transformers' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
