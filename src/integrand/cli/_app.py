@@ -12,6 +12,7 @@ from ._image import image
 from ._questions import questions, rules
 from ._retina import retina
 from ._text import text
+from ._translate import translate
 
 app = typer.Typer(
     name="integrand",
@@ -24,6 +25,7 @@ app.command()(image)
 app.command()(retina)
 app.command()(questions)
 app.command()(rules)
+app.command()(translate)
 app.command()(text)
 app.command()(axioms)
 

@@ -57,7 +57,6 @@ def questions(
         found = classifier.explain(asked, target=target, score=score.value, tol=tol)
     lines = [one.tokens for one in found]
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         pictures.save(lines, out, **_options(out, classifier, running))
     if as_json:
         typer.echo(json.dumps([tokens.numbers() for tokens in lines], allow_nan=False))
@@ -97,7 +96,6 @@ def rules(
         how: dict[str, Any] = {"tol": tol, "longest": longest, "least": least, "precise": precise, "most": most}
         found = app.rules(classifier, asked.questions, labels, progress=tell, **how)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))
     if as_json:
         typer.echo(json.dumps(found.numbers(), allow_nan=False))

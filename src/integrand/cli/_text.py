@@ -168,7 +168,6 @@ def _one(words: list[str]) -> str:
 
 def _tell(found: Found, out: Path | None, *, as_json: bool, colour: bool) -> None:
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         page = {"title": "Which words made it so", "command": typed()}
         found.save(out, **(page if out.suffix.lower() == ".html" else {}))
     lines = [found.line] if isinstance(found, Explained) else found.lines

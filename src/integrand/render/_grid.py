@@ -1,0 +1,219 @@
+"""Outputs by inputs as a heatmap with sums: for a terminal, as HTML and with matplotlib. Every text is escaped in HTML."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import MissingExtraError
+from ._report import document, origin
+from ._text_clusters import printable
+from ._text_colours import RAMP, background, ink, number
+from ._text_html import STYLE, section
+from ._text_tokens import Tokens
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SMALLEST = 0.005
+"""Values below it are written as a dot."""
+
+GRID = """
+.grid{overflow-x:auto;margin:0 0 1rem}
+.grid table{width:auto;border-collapse:separate;border-spacing:1px;font-size:.8125rem;font-variant-numeric:tabular-nums}
+.grid th,.grid td{padding:.2rem .35rem;text-align:right;white-space:nowrap;vertical-align:middle;font-weight:400}
+.grid td{min-width:2.9rem}
+.grid tbody th{font-size:.9375rem;font-weight:550;position:sticky;left:0;background:var(--paper)}
+.grid thead th{vertical-align:bottom;font-size:.9375rem}
+.grid thead th span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:11rem;overflow:hidden;text-overflow:ellipsis}
+.grid thead .over{text-align:left;color:var(--soft);font-size:.8125rem;border-bottom:1px solid var(--line)}
+.grid .first{border-left:.6rem solid transparent;background-clip:padding-box}
+.grid tfoot td,.grid tfoot th,.grid .sum{color:var(--soft)}
+.grid .end{font-weight:600;color:var(--ink)}
+""".strip()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Inputs of one kind.
+
+    Attributes:
+        name: what they are.
+        short: the same in a word, for the column of their sums.
+        columns: their names.
+        values: (rows, columns).
+        there: (rows, columns), False where an input cannot matter since it comes later.
+    """
+
+    name: str
+    short: str
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+    there: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Outputs by inputs. A row's values and its baseline score add up to its score.
+
+    Attributes:
+        rows: names of the outputs.
+        blocks: the inputs.
+        baseline_scores: F(x') of each output.
+        scores: F(x) of each output.
+    """
+
+    rows: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    baseline_scores: tuple[float, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def limit(self) -> float:
+        """What has the strongest colour: the strongest cell."""
+        return max((float(np.abs(block.values).max()) for block in self.blocks if block.values.size), default=0.0)
+
+    def sums(self) -> list[tuple[str, list[float]]]:
+        """The columns that account for each row: what each block adds, F(x') and F(x)."""
+        signs = ["", *["+ "] * (len(self.blocks) - 1)]
+        added = [(sign + block.short, block.values.sum(1).tolist()) for sign, block in zip(signs, self.blocks, strict=True)]
+        return [*added, ("+ F(x′)", list(self.baseline_scores)), ("= F(x)", list(self.scores))]
+
+
+def cell(value: float, there: bool = True) -> str:
+    """A value as it stands in the heatmap.
+
+    >>> cell(0.314), cell(-0.5), cell(0.001), cell(0.0, False)
+    ('+.31', '−.50', '·', '')
+    """
+    if not there:
+        return ""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:+.2f}".replace("-", "−").replace("+0.", "+.").replace("−0.", "−.") if abs(value) >= SMALLEST else "·"
+
+
+def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> str:
+    """A table of the first block, and what the others add in one column each; parts below each other where it is too wide."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    block, *others = grid.blocks
+    rows = [printable(row)[:18] for row in grid.rows]
+    left = max(map(len, rows))
+    columns = [
+        (printable(name)[:14], [(cell(v), float(v)) for v in block.values[:, i]]) for i, name in enumerate(block.columns)
+    ]
+    columns += [(other.short, [(cell(v), math.nan) for v in other.values.sum(1).tolist()]) for other in others]
+    for name, scores in (("F(x′)", grid.baseline_scores), ("F(x)", grid.scores)):
+        columns.append((name, [(f"{score:.2f}", math.nan) for score in scores]))
+    parts: list[list[tuple[str, list[tuple[str, float]]]]] = [[]]
+    used = left
+    for column in columns:
+        wide = 2 + max(len(column[0]), 5)
+        if parts[-1] and used + wide > width:
+            parts.append([])
+            used = left
+        parts[-1].append(column)
+        used += wide
+    return "\n\n".join(_table(rows, left, part, grid.limit, colour) for part in parts)
+
+
+def _table(
+    rows: Sequence[str], left: int, columns: Sequence[tuple[str, list[tuple[str, float]]]], limit: float, colour: bool
+) -> str:
+    wide = [max(len(name), 5) for name, _ in columns]
+    lines = [" " * left + "".join(f"  {name:>{w}}" for (name, _), w in zip(columns, wide, strict=True))]
+    for i, row in enumerate(rows):
+        cells = [_painted(*values[i], w, limit, colour) for (_, values), w in zip(columns, wide, strict=True)]
+        lines.append(f"{row:<{left}}" + "".join(f"  {text}" for text in cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _painted(text: str, value: float, wide: int, limit: float, colour: bool) -> str:
+    if not colour or not math.isfinite(value) or abs(value) < 0.06 * limit:
+        return f"{text:>{wide}}"
+    behind = background(value, limit)
+    codes = [";".join(str(part) for part in bytes.fromhex(shade[1:])) for shade in (behind, ink(behind))]
+    return f"{' ' * (wide - len(text))}\x1b[48;2;{codes[0]}m\x1b[38;2;{codes[1]}m{text}\x1b[0m"
+
+
+def fragment(grid: Grid) -> str:
+    """The heatmap as a piece of HTML with its style, as notebooks show it."""
+    return f"<div><style>{GRID}</style>{table(grid)}</div>"
+
+
+def page(
+    grid: Grid, lines: Sequence[Tokens], *, title: str, lead: str, meta: Mapping[str, str], command: str | None = None
+) -> str:
+    """One self-contained page: the heatmap, then each output with its running sum and certificate."""
+    about = (
+        "A row for each output, a column for each input. Red speaks for the output, blue against it. Along a row, the cells "
+        "and F(x′), the score without any words, add up to F(x), the model's score; that of a word of several pieces is the "
+        "sum of theirs."
+    )
+    ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
+    key = f'<p class="key"><span>{escape(number(-grid.limit))}</span>{ramp}<span>{escape(number(grid.limit))}</span></p>\n'
+    said = f'<p class="lead"><bdi dir="auto">{escape(lead)}</bdi></p>\n<p>{about}</p>\n'
+    each = "".join(section(line) for line in lines)
+    body = f"{said}{table(grid)}{key}<h2>Output by output</h2>\n{each}{origin(meta, command)}"
+    return document(title, body, style=f"{STYLE}\n{GRID}")
+
+
+def table(grid: Grid) -> str:
+    """The heatmap as an HTML table."""
+    limit, sums = grid.limit, grid.sums()
+    over, names, totals = "<th></th>", "<th></th>", "<th>sum</th>"
+    for block in grid.blocks:
+        if not block.columns:
+            continue
+        over += f'<th class="over first" colspan="{len(block.columns)}">{escape(block.name)}</th>'
+        for i, name in enumerate(block.columns):
+            kind = ' class="first"' if i == 0 else ""
+            names += f'<th scope="col"{kind}><span><bdi dir="auto">{escape(name)}</bdi></span></th>'
+            totals += f"<td{kind}>{cell(float(block.values[:, i].sum()))}</td>"
+    over += f'<th class="over first" colspan="{len(sums)}">sums</th>'
+    names += "".join(
+        f'<th scope="col" class="sum{" first" * (i == 0)}"><span>{escape(n)}</span></th>' for i, (n, _) in enumerate(sums)
+    )
+    rows = "".join(_row(grid, i, limit, sums) for i in range(len(grid.rows)))
+    head = f"<thead><tr>{over}</tr>\n<tr>{names}</tr></thead>\n"
+    return f'<div class="grid"><table>\n{head}<tbody>\n{rows}</tbody>\n<tfoot><tr>{totals}</tr></tfoot></table></div>\n'
+
+
+def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]]) -> str:
+    cells = ""
+    for block in grid.blocks:
+        for j, name in enumerate(block.columns):
+            value, there, first = float(block.values[i, j]), bool(block.there[i, j]), " first" * (j == 0)
+            if not there:
+                cells += f'<td class="{first}"></td>'
+                continue
+            behind = background(value, limit)
+            title = escape(f"{grid.rows[i]} from {name}: {number(value)}")
+            cells += (
+                f'<td class="{first}" style="background-color:{behind};color:{ink(behind)}" title="{title}">{cell(value)}</td>'
+            )
+    for j, (_, values) in enumerate(sums):
+        scores = len(sums) - j <= 2
+        kind = f"sum{' first' * (j == 0)}{' end' * (j == len(sums) - 1)}"
+        cells += f'<td class="{kind}">{f"{values[i]:.2f}".replace("-", "−") if scores else cell(values[i])}</td>'
+    return f'<tr><th scope="row"><bdi dir="auto">{escape(grid.rows[i])}</bdi></th>{cells}</tr>\n'
+
+
+def figure(grid: Grid, *, title: str) -> Figure:
+    """The heatmap with matplotlib.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from ._grid_figure import draw
+    except ImportError:
+        raise MissingExtraError("matplotlib", "pictures", "drawing a heatmap") from None
+    return draw(grid, title=title)

@@ -1,0 +1,287 @@
+"""Alignments: against loops by hand, complete, the paper's example, and what pictures and the command line say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from integrand.apps import translation
+from integrand.apps._seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq
+from integrand.apps.translation import Alignment, Translator, _Next
+from integrand.errors import InputError, MissingExtraError, OptionError
+from integrand.functions._modules import modules_of
+
+GREETING = "good morning ladies and gentlemen"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    pytest.importorskip("safetensors")
+    pytest.importorskip("tokenizers")
+    if not WEIGHTS.is_file() or not PIECES.is_file():
+        pytest.skip(f"needs {WEIGHTS.name} and {PIECES.name}: see training/translation.py")
+    return translation.load("cpu")
+
+
+@pytest.fixture(scope="module")
+def greeting(translator) -> Alignment:
+    return translator.explain(GREETING, chunk=128)
+
+
+@pytest.fixture(scope="module")
+def short(translator) -> Alignment:
+    return translator.explain("I <b>love</b> & dogs", "Ich liebe <i>Hunde</i>", tol=0.5)
+
+
+@pytest.fixture
+def tiny() -> Translator:
+    torch.manual_seed(1)
+    network = Seq2Seq(vocabulary=9, embedding=6, hidden=8).double().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(std=0.7)
+    return Translator(network, None)
+
+
+def by_hand(network: Seq2Seq, source: list[int], said: list[int], points: int) -> np.ndarray:
+    """Midpoints one after the other, all outputs of each by plain autograd: (outputs, source and prefix)."""
+    x, y = (network.embed(torch.tensor([ids])).detach() for ids in (source, [START, *said]))
+    a, b = x.clone(), y.clone()
+    a[:, 1:-1] = 0
+    b[:, 1:] = 0
+    total = torch.zeros(len(said) + 1, x.shape[1] + y.shape[1], dtype=x.dtype)
+    for k in range(points):
+        t = (k + 0.5) / points
+        u, v = ((c + t * (d - c)).requires_grad_() for c, d in ((a, x), (b, y)))
+        chances = network(u, v)[0].softmax(-1)
+        for i, piece in enumerate([*said, END]):
+            du, dv = torch.autograd.grad(chances[i, piece], (u, v), retain_graph=True)
+            total[i] += torch.cat([(du * (x - a)).sum(-1)[0], (dv * (y - b)).sum(-1)[0]]) / points
+    return total.detach().numpy()
+
+
+def share_of(alignment: Alignment, output: str, source: str) -> tuple[float, str]:
+    """The share of a source word in what speaks for an output, and the word with the largest share."""
+    shares = alignment.shares()[alignment.outputs.index(output)]
+    return float(shares[alignment.source.index(source)]), alignment.source[int(shares.argmax())]
+
+
+def test_und_is_mostly_from_and_and_Morgen_mostly_from_morning(greeting):
+    words = greeting.words()
+    for output, source in (("und", "and"), ("Morgen", "morning")):
+        share, largest = share_of(words, output, source)
+        assert largest == source
+        assert share > 0.5
+    assert share_of(words, "Damen", "ladies")[1] == "ladies"
+    assert share_of(words, "Herren", "gentlemen")[1] == "gentlemen"
+
+
+def test_every_row_adds_up_to_its_score(greeting, translator):
+    ids = translator.pieces.encode(GREETING).ids
+    said = [translator.pieces.token_to_id(piece) for piece in ("▁G", "uten", "▁Morgen")]
+    with torch.no_grad():
+        full, empty = (translator.network.embed(torch.tensor([row])) for row in (ids, [START, *said[:2]]))
+        chances = translator.network(full, empty)[0].softmax(-1)
+        full[:, 1:-1], empty[:, 1:] = 0, 0
+        nothing = translator.network(full, empty)[0].softmax(-1)
+    totals = greeting.from_source.sum(1) + greeting.from_prefix.sum(1)
+    assert greeting.outputs[:3] == ("G", "uten", "Morgen")
+    for i, piece in enumerate(said):
+        assert greeting.certificate[i].score == pytest.approx(float(chances[i, piece]), abs=1e-5)
+        assert greeting.probabilities[i] == pytest.approx(float(chances[i, piece]), abs=1e-5)
+        assert totals[i] == pytest.approx(float(chances[i, piece] - nothing[i, piece]), abs=0.02)
+    assert greeting.certificate.converged
+    for total, one in zip(totals, greeting.certificate, strict=True):
+        assert abs(total - (one.score - one.baseline_score)) <= one.tol * one.magnitude
+        assert one.error <= 0.02
+
+
+def test_a_real_sentence_against_a_loop_of_midpoints_in_float64(translator):
+    exact = replace(translator, network=translation.load("cpu").network.double())
+    ids = exact.pieces.encode("Thank you.").ids
+    said = exact.pieces.encode("Danke.").ids[1:-1]
+    result = exact.attribution(ids, said, tol=0.01)
+    wanted = by_hand(exact.network, ids, said, 80)
+    assert result.certificate.converged
+    miss = np.abs(result.numpy() - wanted).sum(1) / np.abs(wanted).sum(1)
+    assert miss.max() < 0.01
+
+
+def test_a_small_network_against_many_midpoints_to_many_digits(tiny):
+    source, said = [START, 5, 6, 7, 5, END], [8, 4, 4, 7]
+    result = tiny.attribution(source, said, tol=1e-5)
+    np.testing.assert_allclose(result.numpy(), by_hand(tiny.network, source, said, 250), rtol=0, atol=5e-5)
+
+
+def test_what_comes_later_and_markers_get_exactly_nothing(tiny):
+    source, said = [START, 5, 6, 7, END], [8, 4, 7]
+    values = tiny.attribution(source, said).numpy()
+    for i in range(4):
+        assert not values[i, 6 + i :].any()
+        assert values[i, 6 : 6 + i].all()  # but what came before counts
+    assert not values[:, [0, 4, 5]].any()
+    assert values[:, 1:4].all()
+
+
+def test_rows_do_not_depend_on_each_other_on_what_follows_or_on_chunks(tiny):
+    source, said = [START, 5, 6, 7, END], [8, 4, 7, 5]
+    whole = tiny.attribution(source, said, tol=1e-4).numpy()
+    np.testing.assert_allclose(whole, tiny.attribution(source, said, tol=1e-4, chunk=1).numpy(), rtol=0, atol=1e-12)
+    cut = tiny.attribution(source, said[:2], tol=1e-4).numpy()
+    np.testing.assert_allclose(whole[:2, :8], cut[:2], rtol=0, atol=1e-12)
+
+
+def test_words_keep_the_sums_and_the_certificate_is_that_of_the_sum(greeting):
+    words = greeting.words()
+    assert words.source == tuple(GREETING.split())
+    assert words.outputs[:2] == ("Guten", "Morgen")
+    assert "".join(words.outputs[:-1]) == greeting.translation.replace(" ", "")
+    assert words.matrix.values.sum() == pytest.approx(greeting.matrix.values.sum())
+    ladies = greeting.source.index("lad"), greeting.source.index("ies")
+    both = greeting.from_source[:2, list(ladies)].sum()  # "G" and "uten" from "lad" and "ies"
+    assert words.from_source[0, words.source.index("ladies")] == pytest.approx(both)
+    assert words.from_prefix[0, 0] == pytest.approx(greeting.from_prefix[:2, :2].sum())
+    assert words.probabilities[0] == pytest.approx(greeting.probabilities[0] * greeting.probabilities[1])
+    first = words.certificate[0]
+    assert first.score == pytest.approx(sum(greeting.probabilities[:2]), abs=1e-5)
+    assert first.residual == pytest.approx(words.matrix.values[0].sum() - first.score + first.baseline_score, abs=1e-5)
+    assert first.gradients == sum(one.gradients for one in greeting.certificate.examples[:2])
+    assert words.certificate.gradients == greeting.certificate.gradients
+    again = words.words()
+    assert again.outputs == words.outputs
+    np.testing.assert_allclose(again.matrix.values, words.matrix.values)
+
+
+def test_shares_are_of_what_speaks_for_an_output(greeting):
+    shares = greeting.shares()
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert (shares[greeting.from_source < 0] == 0).all()
+
+
+def test_each_output_has_its_running_sum_from_nothing_to_the_score(greeting):
+    for line, one in zip(greeting.words().lines, greeting.words().certificate, strict=True):
+        assert line.running[0] == one.baseline_score
+        assert line.missed == pytest.approx(one.residual, abs=1e-5)
+
+
+def test_a_translation_of_ones_own_is_explained_as_it_is(short):
+    assert short.text == "I <b>love</b> & dogs"
+    assert "".join(short.words().outputs[:2]) == "Ichliebe"
+    assert short.matrix.values.shape == (len(short.outputs), len(short.source) + len(short.prefix) + 3)
+    assert len(short.prefix) == len(short.outputs) - 1
+    assert "</s>" not in short.outputs[:-1]
+
+
+def test_a_marker_that_is_typed_is_text(translator):
+    assert translator.pieces.encode("a </s> b").ids.count(END) == 1
+
+
+class Reader(HTMLParser):
+    """The elements of a page and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_is_escaped_and_loads_nothing(short, tmp_path):
+    page = short.words().save(tmp_path / "a.html", command="integrand translate '<script>'").read_text(encoding="utf-8")
+    read = Reader(page)
+    assert not read.tags & {"script", "img", "link", "iframe"}
+    assert "I <b>love</b> & dogs" in read.text
+    assert "integrand translate '<script>'" in read.text
+    assert not re.search(r"(src|href)\s*=", page)
+    assert "<b>love" not in page
+    assert "<i>Hunde" not in page
+    assert "<b>love" not in short._repr_html_()
+
+
+def test_pictures_numbers_and_tables(short, tmp_path):
+    pytest.importorskip("matplotlib")
+    words = short.words()
+    assert words.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    told = json.loads(words.save(tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert [one["text"] for one in told["outputs"]] == list(words.outputs)
+    for i, one in enumerate(told["outputs"]):
+        cells = [part["value"] for name in ("from_text", "from_translation") for part in one[name]]
+        assert sum(cells) == pytest.approx(words.matrix.values[i].sum())
+        assert one["sum"] == pytest.approx(sum(cells))
+    assert words.show().axes
+    with pytest.raises(OptionError, match="ending"):
+        words.save(tmp_path / "a.docx")
+
+
+def test_the_table_fits_the_terminal_and_goes_on_below(short):
+    plain = short.terminal(colour=False, width=60)
+    _, *table = plain.splitlines()
+    assert max(map(len, table)) <= 60
+    assert "" in table
+    assert "\x1b" not in plain
+    assert "\x1b[48;2;" in short.terminal(width=60)
+    assert str(short).startswith(plain.splitlines()[0])
+
+
+@pytest.mark.parametrize("bad", ["", "  \n"])
+def test_an_empty_text_is_refused(translator, bad):
+    for call in (translator.translate, translator.explain, lambda text: translator.explain("good morning", text)):
+        with pytest.raises(InputError, match="empty"):
+            call(bad)
+
+
+def test_bad_options_are_refused(translator):
+    with pytest.raises(InputError, match="expected a string"):
+        translator.translate(3)
+    with pytest.raises(OptionError, match="beam"):
+        translator.translate("hello", beam=0)
+    with pytest.raises(OptionError, match="baseline"):
+        translator.explain("hello", baseline=0)
+    with pytest.raises(OptionError, match="device"):
+        translation.load("nowhere")
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"safetensors.*integrand\[text\]"):
+        translation.load()
+
+
+def test_the_engine_sees_the_recurrent_layers_which_cudnn_must_not_run(tiny):
+    [seen] = modules_of(_Next(tiny.network))
+    assert seen is tiny.network
+    assert any(isinstance(module, nn.RNNBase) for module in seen.modules())
+
+
+def test_the_command(translator, monkeypatch, tmp_path):
+    typer = pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from integrand.cli._translate import translate
+
+    monkeypatch.setattr(translation, "load", lambda device=None: translator)
+    app = typer.Typer()
+    app.command()(translate)
+    run = CliRunner().invoke
+    page = tmp_path / "new" / "a.html"
+    found = run(app, ["thanks", "--target", "danke", "--tol", "0.1", "--out", str(page)])
+    assert found.exit_code == 0, found.output
+    assert "thanks → danke" in found.output
+    assert page.is_file()
+    told = run(app, ["thanks", "--target", "danke", "--tol", "0.1", "--pieces", "--json"])
+    assert json.loads(told.stdout)["translation"] == "danke"
+    assert isinstance(run(app, [" "]).exception, InputError)
+    assert isinstance(run(app, ["thanks", "--out", "a.docx"]).exception, OptionError)
