@@ -64,23 +64,24 @@ class Recorder:
     """Writes down points as they come, into one array that grows: many small ones between large ones scatter memory."""
 
     def __init__(self) -> None:
-        self._rows = np.empty((64, len(fields(Profile))))
+        self._rows = np.empty((len(fields(Profile)), 64))
         self._count = 0
 
     def add(self, *columns: Ints | Floats) -> None:
         """Points by their columns, (K,) each, in the order of :class:`Profile`."""
         last = self._count + len(columns[0])
-        if last > len(self._rows):
-            self._rows = np.concatenate([self._rows[: self._count], np.empty((last, self._rows.shape[1]))])
-        for place, column in enumerate(columns):
-            self._rows[self._count : last, place] = column
+        if last > self._rows.shape[1]:
+            self._rows = np.concatenate([self._rows[:, : self._count], np.empty((len(self._rows), last))], 1)
+        for row, column in zip(self._rows, columns, strict=True):
+            row[self._count : last] = column
         self._count = last
 
     def profile(self) -> Profile | None:
         """What was written down, sorted; a point that came twice counts once."""
         if not self._count:
             return None
-        rows = self._rows[: self._count]
-        _, first = np.unique(rows[:, :3], axis=0, return_index=True)
-        example, piece, *floats = np.ascontiguousarray(rows[first].T)
+        columns = self._rows[:, : self._count]
+        columns = columns[:, np.lexsort(columns[2::-1])]
+        columns = columns[:, np.r_[True, (np.diff(columns[:3]) != 0).any(0)]]
+        example, piece, *floats = np.ascontiguousarray(columns)
         return Profile(example.astype(np.int64), piece.astype(np.int64), *floats)

@@ -176,8 +176,9 @@ class Evaluator:
             terms = flat(gradients).to(self.dtype)
             if velocity is None:
                 terms = self.added(terms * flat(velocities))
-            whole = terms if velocity is None else terms * velocity.index_select(0, self._rows(here))
-            self._seen.add(here.rows, here.pieces, here.t, values, *self._slopes(whole))
+            whole = terms if velocity is None else self._multiplied(terms, velocity, here)
+            both = torch.stack([whole.sum(1), whole.abs().sum(1)]).double().cpu().numpy()
+            self._seen.add(here.rows, here.pieces, here.t, values, *both)
             return int(index[0]), terms
 
         for first, terms in self._chunked(nodes, evaluate, step=examples):
@@ -185,6 +186,12 @@ class Evaluator:
             step, example = divmod(first, examples)
             steps = max(1, len(terms) // examples)
             yield slice(step, step + steps), slice(example, example + len(terms) // steps), terms.unflatten(0, (steps, -1))
+
+    def _multiplied(self, terms: Tensor, velocity: Tensor, nodes: Nodes) -> Tensor:
+        """Gradients (N, features) at whole steps, or at part of one, times the velocity of their examples."""
+        if len(nodes) % len(velocity):
+            return terms * velocity.index_select(0, self._rows(nodes))
+        return (terms.reshape(-1, *velocity.shape) * velocity).reshape(terms.shape)
 
     def _grid_points(self, nodes: Nodes) -> Leaves:
         """Points at nodes of one piece: whole steps, which need no gathering, or part of one."""
