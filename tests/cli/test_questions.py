@@ -96,6 +96,19 @@ def test_rules(run: Run, tmp_path: Path) -> None:
     assert "How it was made" in (tmp_path / "r.html").read_text()
 
 
+def test_what_is_no_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"who won?\n\x00\x01")
+    (tmp_path / "b").write_bytes(b"\x89PNG\r\n\x1a\n\x11\xff")
+    for name in ("a.txt", "b"):
+        raised = run("questions", name).exception
+        assert isinstance(raised, FileError)
+        assert f"{name} is no text; expected one question per line" in str(raised)
+    assert "standard input is no text" in str(run("rules", "-", given=b"\x1f\x8b\x08\x00").exception)
+    (tmp_path / "c.txt").write_bytes("Where is San Jos\u00e9?".encode("latin-1"))
+    (one,) = json.loads(run("questions", "c.txt", "--json").stdout)
+    assert one["text"] == "Where is San Jos\u00e9?"
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
@@ -104,6 +117,9 @@ def test_rules(run: Run, tmp_path: Path) -> None:
         (("questions", HOW, "--out", "q.doc"), OptionError, "expected a file that ends in"),
         (("questions", HOW, "--tol", "0"), OptionError, "positive number"),
         (("rules", "nowhere.txt"), FileError, "cannot be read"),
+        (("questions", "nowhere.txt"), FileError, "nowhere.txt cannot be read (No such file"),
+        (("questions", "data/nowhere"), FileError, "data/nowhere cannot be read (No such file"),
+        (("questions", "."), FileError, "cannot be read (Is a directory)"),
         (("rules", "nowhere.txt", "--out", "r.png"), OptionError, "expected a file that ends in"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import warnings
 
@@ -16,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from integrand.cli._text import text
-from integrand.errors import FileError, InputError, OptionError, TargetError
+from integrand.errors import FileError, InputError, ModelError, OptionError, TargetError
 
 from .tiny import answerer, classifier, writer
 
@@ -93,6 +94,18 @@ def test_similar(run):
         ("similar", ["good"], OptionError, "expected two sentences"),
         ("generate", ["good", "bad"], OptionError, "expected one prompt"),
         ("answer", ["good"], OptionError, "got no --context"),
+        ("answer", ["good", "--task", "classify"], ModelError, r"no trained weights for --task classify .*and 3 more missing"),
+        ("similar", ["good", "--task", "answer"], ModelError, r"--task answer \(qa_outputs.bias and 1 more missing"),
+        ("generate", ["good", "--task", "classify"], ModelError, r"\(score.weight missing in the file\); expected a model"),
+        ("generate", ["good", "--target", "bad"], OptionError, "got --target, which means nothing for --task generate"),
+        ("generate", ["good", "--context", "bad"], OptionError, "got --context.*expected it for classify, answer only"),
+        ("answer", ["good", "--context", "a", "--against", "b"], OptionError, "got --against.*for classify, generate only"),
+        ("classify", ["good", "--span", "a"], OptionError, "got --span"),
+        ("classify", ["good", "--continuation", "a"], OptionError, "got --continuation.*expected it for generate only"),
+        ("classify", ["good", "--max-new-tokens", "20"], OptionError, "got --max-new-tokens"),
+        ("similar", ["good", "bad", "--score", "logit"], OptionError, "got --score"),
+        ("similar", ["good", "bad", "--target", "0"], OptionError, "got --target"),
+        ("no/such", ["good", "--task", "similar", "--part", "end"], OptionError, "got --part"),  # before anything is loaded
         ("classify", ["good", "--device", "nowhere"], OptionError, "got --device 'nowhere', which cannot be used"),
     ],
 )
@@ -100,3 +113,26 @@ def test_mistakes(run, name, words, error, message):
     found = run(name, *words, fails=True)
     assert isinstance(found.exception, error)
     assert re.search(message, str(found.exception))
+    assert "\n" not in str(found.exception)
+
+
+def test_a_vector_without_its_pooler(run):
+    assert run("answer", "good", "bad", "--task", "similar").stdout.count("[similarity ") == 2
+
+
+def test_broken_folders(run, saved, tmp_path):
+    for name in ("untold", "cut", "pickled"):
+        shutil.copytree(saved["classify"], tmp_path / name)
+    for file in (tmp_path / "untold").glob("*token*"):
+        file.unlink()
+    config = json.loads((tmp_path / "untold" / "config.json").read_text())
+    assert config["vocab_size"] > 10
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    (tmp_path / "pickled" / "model.safetensors").unlink()
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
+    for name, message in (("untold", "has a tokenizer of 5 tokens"), ("cut", "cannot be"), ("pickled", "cannot be loaded")):
+        found = run(str(tmp_path / name), "good", fails=True)
+        assert isinstance(found.exception, FileError), found.exception
+        assert message in str(found.exception)
+        assert "\n" not in str(found.exception)

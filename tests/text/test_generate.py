@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("transformers")
 
+import transformers as hf
+
 from integrand import text
-from integrand.errors import InputError, OptionError
+from integrand.errors import ConvergenceWarning, InputError, OptionError
 from integrand.text import _generate
 
-from .tiny import by_hand, writer
+from .tiny import SMALL, by_hand, bytes_bpe, writer
 
 PROMPT, GOES_ON = "The capital of", " is not bad and"
 SCALES = {"logit": lambda x: x, "probability": lambda x: x.softmax(-1), "log-probability": lambda x: x.log_softmax(-1)}
@@ -84,6 +88,29 @@ def test_one_token_rather_than_another():
     assert np.abs(found.values[0] - expected).sum() <= 2e-5 * np.abs(expected).sum()
     with pytest.raises(OptionError, match=r"got against='terrible', which is \d+ tokens; expected one token"):
         text.generated(model, tokenizer, PROMPT, continuation=" bad", against="terrible")
+
+
+def test_rows_say_what_they_are_compared_with():
+    found = text.generated(*writer("gpt2"), PROMPT, continuation=" capital", against=" bad")
+    assert [line.label for line in found.lines] == ["capital against bad"]
+    assert found.words()[0].label == "capital against bad"
+    assert found.lines[0].probability is None  # of neither: the score is a difference
+    assert "against" not in text.generated(*writer("gpt2"), PROMPT, continuation=" capital")[0].label
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zero_embeddings_and_norms_without_a_marker(dtype):
+    torch.manual_seed(3)
+    own = {"num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "initializer_range": 0.3}
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=320, **own, **SMALL)).to(dtype).eval()
+    given: dict[str, Any] = {"continuation": " is not"}
+    with pytest.warns(ConvergenceWarning) as said:
+        found = text.generated(model, bytes_bpe("gpt2"), PROMPT, **given)
+    assert any("2 of 2 scores not within the tolerance" in str(one.message) for one in said)
+    assert all("baseline='mean' or a token id" in one.note for one in found.certificate)
+    better = text.generated(model, bytes_bpe("gpt2"), PROMPT, baseline="mean", **given)
+    assert better.certificate.converged
+    assert not any(one.note for one in better.certificate)
 
 
 def test_encoder_and_decoder_prefix():

@@ -10,10 +10,12 @@ import torch
 
 pytest.importorskip("transformers")
 
-from integrand import text
-from integrand.errors import InputError, ModelError, OptionError, TargetError, TrainModeError
+import transformers as hf
 
-from .tiny import bytes_bpe, classifier, writer
+from integrand import text
+from integrand.errors import InputError, IntegrandWarning, ModelError, OptionError, TargetError, TrainModeError
+
+from .tiny import SMALL, bytes_bpe, classifier, wordpiece, writer
 
 pytestmark = pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
 
@@ -29,6 +31,9 @@ def bert():
         ("", r"text 0 is empty \(''\); expected at least one word"),
         (["good", " \n"], r"text 1 is empty"),
         ([], "got no texts"),
+        (None, "got a NoneType as text; expected a string, or a list of them"),
+        (3, "got a int as text; expected a string"),
+        (b"good", "got a bytes as text; expected a string"),
         (["good", 3], "text 1 is a int; expected a string"),
         ("bad " * 80, r"the text has 82 tokens; expected at most 64, the positions that the model has. Shorten it"),
         ("[SEP]", "has no tokens but markers"),
@@ -37,6 +42,33 @@ def bert():
 def test_texts(bert, words, message):
     with pytest.raises(InputError, match=message):
         text.explain(*bert, words)
+
+
+def test_tokenizers(bert):
+    for call in (text.explain, text.generated):
+        model = bert[0] if call is text.explain else writer("gpt2")[0]
+        with pytest.raises(InputError, match=r"got 'bert-base' as tokenizer; expected a Hugging Face one: AutoTokenizer"):
+            call(model, "bert-base", "good")
+    with pytest.raises(InputError, match="got a NoneType as tokenizer"):
+        text.explain(bert[0], None, "good")
+
+
+def test_words_that_the_tokenizer_does_not_know(bert):
+    with pytest.warns(IntegrandWarning, match=r"text 1: the tokenizer does not know 2 of 3 words, .* as \[UNK\]"):
+        text.explain(*bert, ["not good", "\u043d\u0435 \u0442\u0430\u043a bad"], tol=0.1)
+    text.explain(*bert, "bad <<<>>>", tol=0.1)  # signs are no words
+
+
+def test_models_that_look_ahead():
+    torch.manual_seed(0)
+    config = hf.BertConfig(vocab_size=len(wordpiece()), max_position_embeddings=64, initializer_range=0.3, **SMALL)
+    model = hf.BertLMHeadModel(config).eval()
+    for prompt in ("The film", "good"):
+        with pytest.raises(ModelError, match=r"BertLMHeadModel looks ahead.*expected a causal language model.*is_decoder=True"):
+            text.generated(model, wordpiece(), prompt, max_new_tokens=2)
+    config.is_decoder = True
+    causal = hf.BertLMHeadModel(config).eval()
+    assert text.generated(causal, wordpiece(), "The film", continuation="bad", tol=0.05).certificate.converged
 
 
 def test_positions_behind_the_padding():

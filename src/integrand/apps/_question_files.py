@@ -17,6 +17,7 @@ TREC = ("description", "entity", "abbreviation", "person", "location", "number")
 
 _FINE = {"DESC": "description", "ENTY": "entity", "ABBR": "abbreviation", "HUM": "person", "LOC": "location", "NUM": "number"}
 _LABELLED = re.compile(r"(?:([0-5])|(DESC|ENTY|ABBR|HUM|LOC|NUM):\w+) (.*)")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")  # not those of files of old: end of file, escape
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ def read(path: Path) -> Asked:
         raise FileError(
             f"{path} cannot be read ({error.strerror or error}); expected a file with one question per line."
         ) from None
-    return parsed(decoded(raw), str(path))
+    return parsed(decoded(raw, str(path)), str(path))
 
 
-def decoded(raw: bytes) -> str:
-    """Bytes as text: UTF-8, or else Latin-1, in which TREC is written."""
+def decoded(raw: bytes, name: str) -> str:
+    """Bytes as text: UTF-8, or else Latin-1, in which TREC is written; what has control characters is no text."""
+    if _CONTROLS.search(raw):
+        raise FileError(f"{name} is no text; expected one question per line. Save it as text, in UTF-8.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:

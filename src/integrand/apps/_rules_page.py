@@ -27,6 +27,20 @@ STYLE = """
 .rules th:last-child{width:36%}
 .rules .bar{display:inline-block;height:.7em;border-radius:2px;margin-right:.5em;vertical-align:-.02em}
 .rules .of{color:var(--soft)}
+@media (max-width:56rem){
+.rules th:nth-child(2){width:6rem}
+.rules th:nth-child(3),.rules th:nth-child(4){width:4.5rem}
+.rules th:nth-child(5){width:8rem}
+.rules th:last-child{width:20%}
+}
+@media (max-width:40rem){
+.rules thead{display:none}
+.rules,.rules tbody{display:block}
+.rules tr{display:flex;flex-wrap:wrap;column-gap:1rem;padding:.5rem 0;border-bottom:1px solid var(--line)}
+.rules td,.rules td:nth-child(n+2):nth-child(-n+5){padding:.1rem 0;border:0;text-align:left}
+.rules td:first-child,.rules td:last-child{flex:0 0 100%;min-width:8rem;overflow-wrap:anywhere}
+.rules td[data-name]::before{content:attr(data-name) " ";color:var(--soft);font-size:.8125rem}
+}
 h3 i{font-style:normal;font-weight:400;color:var(--soft)}
 """.strip()
 
@@ -100,8 +114,10 @@ def _row(rule: Rule) -> str:
     example = f"“<bdi>{escape(rule.examples[0])}</bdi>”" if rule.examples else ""
     why = f"{escape(rule.why)}: " if rule.kind == "suspicious" else ""
     return (
-        f"<tr><td><bdi>{escape(shown(rule))}</bdi></td><td>{rule.support:,} <span class=of>of {rule.holding:,}</span></td>"
-        f"<td>{rule.precision:.0%}</td><td>{rule.right:.0%}</td><td>{bar}{rule.attribution:+.2f}</td><td>{why}{example}</td></tr>\n"
+        f"<tr><td><bdi>{escape(shown(rule))}</bdi></td>"
+        f'<td data-name="support">{rule.support:,} <span class=of>of {rule.holding:,}</span></td>'
+        f'<td data-name="precision">{rule.precision:.0%}</td><td data-name="right">{rule.right:.0%}</td>'
+        f'<td data-name="adds">{bar}{rule.attribution:+.2f}</td><td>{why}{example}</td></tr>\n'
     )
 
 

@@ -26,7 +26,8 @@ from .._api import integrated_gradients
 from ..attribution import Attribution
 from ..errors import InputError, MissingExtraError, OptionError
 from ..functions import Score
-from ..text._encode import SEPARATOR, Pieces, check_options, check_texts, trimmed
+from ..text._check import check_options, check_texts
+from ..text._encode import SEPARATOR, Pieces, trimmed
 from ..text._matrix import Generated
 from ._alignment import Alignment
 from ._seq2seq import END, SPECIAL, START, Seq2Seq, load_pieces, search

@@ -19,6 +19,9 @@ from ..apps._question_files import Asked, decoded, parsed, read
 from ..render import text as pictures
 from ._common import ScoreName, check_out, coloured, noted, say, typed
 
+ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
+"""Of files that may hold questions."""
+
 
 class ModelName(enum.StrEnum):
     """The classifiers."""
@@ -108,20 +111,27 @@ def rules(
 
 def _asked(given: Sequence[str]) -> Asked:
     """Questions as they were typed; one that is the name of a file, or -, stands for what is in it."""
-    if len(given) == 1 and (given[0] == "-" or _is_file(given[0])):
+    if len(given) == 1 and (given[0] == "-" or _is_path(given[0])):
         return _files(given)
     return Asked(tuple(given), None)
 
 
-def _is_file(text: str) -> bool:
+def _is_path(text: str) -> bool:
+    """Whether a text names what is there, or looks like a path: no question is a word with a slash or such an ending."""
+    named = len(text.split()) == 1 and ("/" in text or Path(text).suffix.lower() in ENDINGS)
     try:
-        return Path(text).is_file()
+        return named or Path(text).exists()
     except (OSError, ValueError):  # a long question is no file name
         return False
 
 
+def _typed() -> Asked:
+    name = "standard input"
+    return parsed(decoded(sys.stdin.buffer.read(), name), name)
+
+
 def _files(names: Sequence[str]) -> Asked:
-    parts = [parsed(decoded(sys.stdin.buffer.read()), "standard input") if n == "-" else read(Path(n)) for n in names]
+    parts = [_typed() if name == "-" else read(Path(name)) for name in names]
     labels = [part.labels for part in parts]
     known = None if None in labels else tuple(label for part in labels for label in part or ())
     return Asked(tuple(question for part in parts for question in part.questions), known)

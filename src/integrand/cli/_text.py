@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import FileError, MissingExtraError, OptionError
+from ..errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ..text import Explained, Explanations, Generated, explain, generated, similarity
 from ._common import ScoreName, check_out, coloured, noted, typed
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
 Found = Explained | Explanations | Generated
+
+
+WRITING = ("continuation", "max_new_tokens", "span")
 
 
 class Task(enum.StrEnum):
@@ -62,7 +66,17 @@ class Precision(enum.StrEnum):
     float16 = "float16"
 
 
+IGNORED = {
+    Task.classify: ("part", "pooling", *WRITING),
+    Task.answer: ("against", "pooling", *WRITING),
+    Task.generate: ("context", "target", "part", "pooling"),
+    Task.similar: ("context", "target", "against", "part", "score", *WRITING),
+}
+"""Options that mean nothing for a task."""
+
+
 def text(
+    ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
     model: Annotated[str, typer.Option(help="A model by name, or the folder it was saved to.")],
     task: Annotated[Task | None, typer.Option(help="Default: by the model's own head.", show_default=False)] = None,
@@ -86,7 +100,9 @@ def text(
 ) -> None:
     """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
     check_out(out, ENDINGS)
+    _check_given(ctx, task)
     network, tokenizer, does = load(model, task, device=device, dtype=None if dtype is None else dtype.value)
+    _check_given(ctx, does)
     how: dict[str, Any] = {"baseline": baseline.value, "tol": tol}
     scale: dict[str, Any] = {} if score is None else {"score": score.value}
     found: Found
@@ -126,10 +142,14 @@ def load(name: str, task: Task | None, *, device: str | None = None, dtype: str 
         writes = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
         heads = {Task.classify: "AutoModelForSequenceClassification", Task.answer: "AutoModelForQuestionAnswering"}
         maker = getattr(hf, heads.get(does, writes if does is Task.generate else "AutoModel"))
-        network = maker.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
+        network, info = maker.from_pretrained(name, output_loading_info=True)
+    except IntegrandError:
+        raise
+    except Exception as error:  # broken files raise what their readers please
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise FileError(f"--model {name!r} cannot be loaded ({said[0]}); expected the name or folder of a model.") from error
+    _check_complete(name, network, info["missing_keys"], does)
+    _check_vocabulary(name, tokenizer, config)
     if dtype is not None:
         network = network.to(getattr(torch, dtype))
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -140,6 +160,42 @@ def load(name: str, task: Task | None, *, device: str | None = None, dtype: str 
             f"got --device {place!r}, which cannot be used ({error}); expected cpu, or a device there is."
         ) from None
     return network.eval(), tokenizer, does
+
+
+def _check_complete(name: str, network: Any, missing: Iterable[str], task: Task) -> None:
+    """Refuse a model some of whose weights were drawn at random, since the file does not have them."""
+    weights = dict(network.named_parameters(remove_duplicate=False))
+    absent = {key for key in missing if key in weights}  # buffers are made anew
+    there = {id(weight) for key, weight in weights.items() if key not in absent}
+    lost = sorted(key for key in absent if id(weights[key]) not in there)  # tied ones are there under another name
+    if task is Task.similar:
+        lost = [key for key in lost if "pooler" not in key]  # which is not used
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise ModelError(
+            f"--model {name!r} has no trained weights for --task {task.value} ({lost[0]}{more} missing in the file); "
+            "expected a model that was trained for it. Choose another --task, or another model."
+        )
+
+
+def _check_vocabulary(name: str, tokenizer: Any, config: Any) -> None:
+    """Refuse a tokenizer that was made up, since the folder has none."""
+    size = getattr(config, "vocab_size", None)
+    if isinstance(size, int) and 2 * len(tokenizer) < size:
+        raise FileError(
+            f"--model {name!r} has a tokenizer of {len(tokenizer):,} tokens for a vocabulary of {size:,}; expected the model's "
+            "own. Put its tokenizer files into the folder: tokenizer.save_pretrained(folder)."
+        )
+
+
+def _check_given(ctx: typer.Context, task: Task | None) -> None:
+    """Refuse options that would be ignored."""
+    for option in () if task is None else IGNORED[task]:
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = "--" + option.replace("_", "-")
+            fits = ", ".join(other.value for other in Task if option not in IGNORED[other])
+            raise OptionError(f"got {flag}, which means nothing for --task {task}; expected it for {fits} only. Leave it out.")
 
 
 def _task(architectures: list[str]) -> Task:

@@ -16,9 +16,10 @@ from typing import Any, overload
 from ..errors import ModelError, OptionError, TargetError
 from ..functions import Score
 from ._answer import Part, answers
+from ._check import check_model, check_options, check_texts, listed, parameters_of
 from ._classify import ClassTarget, baseline_words, classes
 from ._embed import BaselineName, Fill, device_of
-from ._encode import check_model, check_options, check_texts, encode, parameters_of
+from ._encode import encode
 from ._generate import attribute
 from ._matrix import Generated
 from ._result import Explained, Explanations, explained
@@ -105,8 +106,8 @@ def explain(
     """
     check_model(model)
     check_options(options)
-    texts = [text] if isinstance(text, str) else list(text)
-    pairs = [context] * len(texts) if isinstance(context, str) else None if context is None else list(context)
+    texts = listed(text)
+    pairs = [context] * len(texts) if isinstance(context, str) else None if context is None else listed(context, "context")
     # Without a mask, padding would mix with the words: such models get one text at a time.
     most = BLOCK if "attention_mask" in parameters_of(model) else 1
     if len(texts) > most:

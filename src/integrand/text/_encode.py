@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,15 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ModelError, OptionError, TrainModeError
+from ..errors import InputError, IntegrandWarning
+from ._check import check_length, check_texts, check_tokenizer, parameters_of
 
 Span = tuple[int, int]
 
 SEPARATOR = "\n"
 """Between the first and the second text of a pair, where both are shown as one."""
-
-ENDLESS = 10**9
-"""Tokenizers without a limit say that it is some huge number."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,7 @@ def encode(
         pairs: the second ones.
         device: where the ids go.
     """
+    check_tokenizer(tokenizer)
     check_texts(texts, pairs)
     if len(texts) > 1 and getattr(tokenizer, "pad_token_id", None) is None:
         raise InputError(
@@ -118,9 +117,28 @@ def encode(
         check_length(model, tokenizer, len(one.ids), f"text {i}" if len(texts) > 1 else "the text")
         if all(one.special):
             raise InputError(f"text {i} ({wholes[i]!r}) has no tokens but markers; expected at least one word to explain.")
+    _warn_unknown(tokenizer, pieces)
     extra = ("attention_mask", "token_type_ids")
     given = {name: found[name].to(device) for name in extra if name in found and name in named}
     return Encoded(ids.to(device), given, (special | ~mask).to(device), pieces)
+
+
+def _warn_unknown(tokenizer: Any, pieces: Sequence[Pieces]) -> None:
+    """Say where the tokenizer knows hardly any word: the model reads the same sign for all of them."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    for i, one in enumerate(pieces):
+        words = [  # punctuation is missing in many vocabularies
+            token == unknown
+            for token, said, mark in zip(one.ids, one.texts, one.special, strict=True)
+            if not mark and any(sign.isalnum() for sign in said)
+        ]
+        if 2 * sum(words) > len(words):
+            warnings.warn(
+                f"text {i}: the tokenizer does not know {sum(words)} of {len(words)} words, which the model reads as "
+                f"{tokenizer.unk_token}; see that it is the model's own, and made for this language.",
+                IntegrandWarning,
+                stacklevel=4,
+            )
 
 
 def _pieces(tokenizer: Any, found: Any, row: int, whole: str, second: int, special: Tensor) -> Pieces:
@@ -169,69 +187,6 @@ def marker_ids(tokenizer: Any) -> set[int]:
     certain = {getattr(tokenizer, f"{name}_token_id", None) for name in names}
     words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")} - certain
     return {int(i) for i in {*tokenizer.all_special_ids, *certain} - words if i is not None}
-
-
-def check_texts(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
-    """Refuse what is no text, or empty."""
-    if not texts:
-        raise InputError("got no texts; expected at least one.")
-    if pairs is not None and len(pairs) != len(texts):
-        raise InputError(f"got {len(texts)} texts and {len(pairs)} contexts; expected one context for each text.")
-    for name, many in (("text", texts), ("context", pairs or ())):
-        for i, text in enumerate(many):
-            if not isinstance(text, str):
-                raise InputError(f"{name} {i} is a {type(text).__name__}; expected a string. Decode ids with tokenizer.decode.")
-            if not text.strip():
-                raise InputError(f"{name} {i} is empty ({text!r}); expected at least one word to explain.")
-
-
-def check_length(model: nn.Module, tokenizer: Any, count: int, what: str) -> None:
-    """Refuse more tokens than the model has positions for."""
-    limit = longest(model, tokenizer)
-    if limit is not None and count > limit:
-        raise InputError(
-            f"{what} has {count} tokens; expected at most {limit}, the positions that the model has. Shorten it, or split it "
-            "and explain the parts."
-        )
-
-
-def longest(model: nn.Module, tokenizer: Any) -> int | None:
-    """How many tokens the model can take; None where nothing says so."""
-    config: Any = getattr(model, "config", None)
-    limits = [int(limit) for limit in (getattr(tokenizer, "model_max_length", None),) if limit and limit < ENDLESS]
-    positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        # RoBERTa and its kin count positions from behind that of the padding.
-        tables = [
-            m for name, m in model.named_modules() if name.endswith("position_embeddings") and isinstance(m, nn.Embedding)
-        ]
-        skipped = [table.padding_idx + 1 for table in tables if table.padding_idx is not None]
-        limits.append(positions - max(skipped, default=0))
-    return min(limits, default=None)
-
-
-def parameters_of(model: nn.Module) -> set[str]:
-    """The names of what the model's forward takes."""
-    return set(inspect.signature(model.forward).parameters)
-
-
-def check_model(model: Any) -> None:
-    """Refuse what is no model with embeddings, and train mode, before any work."""
-    if not isinstance(model, nn.Module) or not callable(getattr(model, "get_input_embeddings", None)):
-        raise ModelError(
-            f"got a {type(model).__name__} as model; expected a Hugging Face model (a module with get_input_embeddings()). "
-            "Explain other models with integrand.integrated_gradients(model, ids, layer=...)."
-        )
-    if model.training:
-        raise TrainModeError("the model is in train mode; expected eval mode, without dropout: call model.eval() first.")
-
-
-def check_options(options: dict[str, Any]) -> None:
-    """Refuse what the engine does not take; ``options`` are those beyond the named ones."""
-    known = ("steps", "rule", "max_evaluations", "memory", "chunk", "progress")
-    for name in options:
-        if name not in known:
-            raise OptionError(f"got {name}=; expected one of the named options, or {', '.join(known)}.")
 
 
 def _side(model: nn.Module, tokenizer: Any) -> str:

@@ -108,7 +108,8 @@ def attribute(
     meta = {"model": type(model).__name__, "baseline": baseline_words(baseline), "score": score}
     reach = tuple(written.source + i for i in chosen)
     shown, whole = tuple(names[i] for i in chosen), Certificate(tuple(examples), certificate.promises)
-    return Generated(inputs, shown, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta)
+    rather = None if other is None else tokenizer.decode([other]).strip() or repr(tokenizer.decode([other]))
+    return Generated(inputs, shown, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta, rather)
 
 
 def _block(

@@ -34,6 +34,7 @@ class Generated:
         probabilities: of each output, given what comes before it.
         certificate: one for each output.
         meta: how it was made, in words.
+        against: the token that each output is compared with, where there is one.
     """
 
     inputs: Pieces
@@ -44,6 +45,7 @@ class Generated:
     probabilities: tuple[float, ...]
     certificate: Certificate
     meta: dict[str, str]
+    against: str | None = None
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -59,14 +61,15 @@ class Generated:
         reach, one, pieces = self.reach[index], self.certificate[index], self.inputs
         spans = None if pieces.spans is None else pieces.spans[:reach]
         text = None if spans is None else pieces.text[: max(end for _, end in spans)]
+        label = self.outputs[index].strip() or repr(self.outputs[index])
         line = Tokens(
             pieces.texts[:reach],
             self.values[index, :reach].tolist(),
             spans,
-            label=self.outputs[index].strip() or repr(self.outputs[index]),
+            label=label if self.against is None else f"{label} against {self.against}",
             score=one.score,
             baseline_score=one.baseline_score,
-            probability=self.probabilities[index],
+            probability=self.probabilities[index] if self.against is None else None,
             certificate=one,
             text=text,
         )

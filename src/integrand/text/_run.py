@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 
 from .._api import integrated_gradients
 from ..attribution import Certificate
-from ..errors import ModelError
+from ..errors import ConvergenceWarning, ModelError
 from ..functions import Score
+from ._check import parameters_of
 from ._embed import Fill, Slot, baseline_of, look, slots_of
-from ._encode import Encoded, parameters_of
+from ._encode import Encoded
 
 Values = NDArray[np.float64]
 Pick = Callable[[Any, dict[str, Tensor]], Any]
@@ -137,7 +139,28 @@ def integrate(
     if words:
         named = tuple(replace(one, target=word) for one, word in zip(certificate, words, strict=True))
         certificate = replace(certificate, examples=named)
+    certificate = _advised(certificate, fills)
     return result.values.detach().double().cpu().numpy(), certificate
+
+
+STEEP = "zero embeddings are where norms are steepest: baseline='mean' or a token id may converge"
+FAR = 0.1
+"""An error that is too large for rounding alone."""
+
+
+def _advised(certificate: Certificate, fills: Sequence[Fill]) -> Certificate:
+    """Point to another baseline where the path from zero embeddings could not be integrated.
+
+    A norm divides by the size of what it gets: next to zero (RMS norms of Llama and its kin above all) it turns within a tiny
+    part of the path, where neither more steps nor more digits help much.
+    """
+    zero = any(bool((one == 0).all()) if isinstance(one, Tensor) else one == "zero" for one in fills)
+    poor = [not one.converged and one.error > FAR for one in certificate]  # less is what half precision does anywhere
+    if not zero or not any(poor):
+        return certificate
+    warnings.warn(f"{sum(poor)} of {len(poor)} scores not within the tolerance; {STEEP}.", ConvergenceWarning, stacklevel=4)
+    each = zip(certificate, poor, strict=True)
+    return replace(certificate, examples=tuple(replace(one, note=STEEP) if bad else one for one, bad in each))
 
 
 def picked(logits: Tensor, index: Tensor, score: Score) -> Tensor:

@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelError, OptionError
-from ._encode import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
+from ._check import check_length, check_texts
+from ._encode import SEPARATOR, Encoded, Pieces, decoded, encode, marker_ids, trimmed
+
+SOME = 32
+"""Tokens on which it is seen whether a model looks ahead."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ def write(
     both = bool(getattr(config, "is_encoder_decoder", False))
     if not both:
         encoded = _open(encoded, tokenizer)
+        _check_causal(model, encoded.ids)
     start = _start(model) if both else None
     if continuation is not None:
         check_texts([continuation], None)
@@ -83,6 +88,22 @@ def write(
     if not both:
         check_length(model, tokenizer, encoded.ids.shape[1] + len(out) - 1, "prompt and continuation")
     return Written(encoded, tuple(out), start)
+
+
+def _check_causal(model: nn.Module, ids: Tensor) -> None:
+    """Refuse a model that looks ahead: change the last of some tokens, and see that nothing changes before it."""
+    some = (ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1))[:, :SOME].repeat(2, 1)
+    last = int(some[0, -1])
+    some[1, -1] = last - 1 if last else 1
+    with torch.no_grad():
+        before = model(input_ids=some).logits[:, :-1]
+    wide = before.to(torch.promote_types(before.dtype, torch.float32))
+    allowed = torch.finfo(before.dtype).eps ** 0.5 * float(wide.abs().max())  # rounding; NaN is for the engine to report
+    if float((wide[0] - wide[1]).abs().max()) > allowed:
+        raise ModelError(
+            f"{type(model).__name__} looks ahead: what it says at a place depends on later tokens, so that it does not write; "
+            "expected a causal language model. Load it with is_decoder=True if it was trained so, or use another model."
+        )
 
 
 def _open(encoded: Encoded, tokenizer: Any) -> Encoded:
