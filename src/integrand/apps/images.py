@@ -86,7 +86,6 @@ class Explanation:
         answer: what is explained.
         score: the scale on which it is explained.
         baseline: in words.
-        start: one baseline in the space of x, (1, 3, H, W), to be shown.
         path: straight, blur or guided.
         result: its attributions and their certificate.
         gradient: gradient x image, which the paper compares with.
@@ -101,7 +100,6 @@ class Explanation:
     answer: Answer
     score: str
     baseline: str
-    start: Tensor
     path: str
     result: Attribution
     gradient: Attribution
@@ -117,11 +115,6 @@ class Explanation:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the photo and the network."""
         return (*self.photo.notes, *self.network.notes)
-
-    @property
-    def converged(self) -> bool:
-        """Whether every attribution met its tolerance."""
-        return self.result.certificate.converged and (self.rival is None or self.rival.result.certificate.converged)
 
     @property
     def title(self) -> str:
@@ -256,8 +249,7 @@ class Case:
         rival = None
         if other is not None:
             rival = Rival(other, self._attributed(target=_difference(index, other.index), **options))
-        first = self.starts if self.starts.ndim == self.x.ndim else self.starts[0]
-        said = (self.photo, self.network, self.x, self.answers, self.answer, self.score, self.baseline, first, self.path)
+        said = (self.photo, self.network, self.x, self.answers, self.answer, self.score, self.baseline, self.path)
         return Explanation(*said, result, gradient, rival)
 
     def _attributed(self, **options: Any) -> Attribution:
