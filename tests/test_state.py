@@ -152,6 +152,20 @@ def test_after_train_mode_was_refused():
         integrated_gradients(model, X, target=0)
 
 
+def test_a_module_inside_an_object_with_slots_is_found():
+    class Holder:
+        __slots__ = ("module",)
+
+        def __init__(self, module):
+            self.module = module
+
+        def __call__(self, x):
+            return self.module(x)
+
+    with pytest.raises(TrainModeError):
+        integrated_gradients(Holder(nn.Sequential(nn.Linear(2, 1), nn.Dropout())), torch.ones(1, 2))
+
+
 def test_after_running_out_of_memory():
     model = Model()
 

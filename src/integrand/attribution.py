@@ -141,9 +141,10 @@ class ExampleCertificate:
         if self.converged:
             return ""
         if self.status is Status.NOISE:
+            wider = "float32" if self.precision in ("bfloat16", "float16") else "float64"
             return (
                 f"gradients in {self.precision} are not precise enough for a tolerance of {percent(self.tol)}; "
-                f"use a model and input in float64 or a tolerance above {percent(self.error)}"
+                f"use a model and input in {wider} or a tolerance above {percent(self.error)}"
             )
         if self.status is Status.JUMP:
             return (

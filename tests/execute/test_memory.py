@@ -48,6 +48,16 @@ def test_what_is_saved_twice_is_counted_once() -> None:
     assert chunks.size == 10
 
 
+def test_weights_are_not_activations() -> None:
+    """They are there once, however many rows: what 8 rows of a wide layer save is its input, transposed weights apart."""
+    layer = torch.nn.Linear(1000, 1000, dtype=torch.float64).requires_grad_(False)
+    chunks = Chunks.start(CPU, rows=None, memory=240_000)
+    x = torch.zeros(8, 1000, dtype=torch.float64, requires_grad=True)
+    with chunks.measuring(8):
+        layer(x.exp())  # exp saves its output
+    assert chunks.size == 10
+
+
 def test_only_the_first_chunk_is_measured_and_a_named_size_never() -> None:
     chunks = measured(1000, 240_000)
     with chunks.measuring(8):

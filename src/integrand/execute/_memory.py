@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..functions._parts import smaller
 
@@ -62,8 +62,10 @@ class Chunks:
         saved: dict[int, int] = {}
 
         def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            saved[storage.data_ptr()] = storage.nbytes()
+            base = tensor if tensor._base is None else tensor._base
+            if not isinstance(base, nn.Parameter):  # weights are there once, however many rows
+                storage = tensor.untyped_storage()
+                saved[storage.data_ptr()] = storage.nbytes()
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -54,10 +54,16 @@ def _parts(value: object) -> Iterable[object]:
     if isinstance(value, (Mapping, *_CONTAINERS)):
         parts = value.values() if isinstance(value, Mapping) else value
         return parts if len(value) <= MOST else []
-    if isinstance(value, (type, ModuleType, Tensor)) or not hasattr(value, "__dict__"):
+    if isinstance(value, (type, ModuleType, Tensor)):
         return []
+    slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
+    held = [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in slots)]
     # An object's modules, and what it may call; not every object that it knows.
-    return [part for part in vars(value).values() if isinstance(part, (nn.Module, *_CONTAINERS)) or callable(part)]
+    return [part for part in held if isinstance(part, (nn.Module, *_CONTAINERS)) or callable(part)]
+
+
+def _listed(slots: str | Iterable[str]) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
 
 
 def _reachable(function: FunctionType) -> list[object]:
