@@ -3,12 +3,13 @@ r"""Train the English to German translator: LSTM with attention over word pieces
     python training/translation.py --data DATA --dictionary de-en --out first.safetensors
     python training/translation.py --data DATA --dictionary de-en --start first.safetensors --out translation.safetensors \
         --steps 380 --tokens 3200 --rate 4e-4 --dropout 0.15 --looks 1
+    python training/translation.py --data DATA --measure
 
 DATA holds ``tatoeba50k/deu.txt`` and ``opennmt10k``; the dictionary is ``/usr/share/trans/de-en`` of Debian's ``trans-de-en``.
 The first command needs a GPU, eight minutes of an H200; the second goes on with short sentences, a quarter of an hour on one
-core. Settings are compared on held-out validation sentences (``--select``), test sentences are looked at in the end. The
-pieces go beside the weights (``translation.json``), the measurements into the weights' header and onto the screen. Needs
-``tokenizers``, ``safetensors`` and ``sacrebleu``.
+core; the third prints BLEU and chrF of the weights that are shipped. Settings are compared on held-out validation sentences
+(``--select``), test sentences are looked at in the end. The pieces go beside the weights (``translation.json``), the
+measurements into the weights' header and onto the screen. Needs ``tokenizers``, ``safetensors`` and ``sacrebleu``.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import sacrebleu
 import torch
-from _translation_data import Pair, Variants, everyday, hold_out, key, read_dictionary, read_news, read_tatoeba, without
+from _translation_data import Pair, Variants, everyday, hold_out, read_dictionary, read_news, read_tatoeba, without
+from _translation_measure import SAMPLES, Weights, measure, network, padded, report, translate
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from integrand.apps._seq2seq import END, PAD, SPECIAL, START, Seq2Seq, search
+from integrand.apps._seq2seq import END, PAD, SPECIAL, START, WEIGHTS, Seq2Seq
 
 SHARE = {"tatoeba": 2.0, "example": 3.0, "everyday": 0.0, "news": 1.5, "phrase": 0.3, "word": 0.3}
 """How often one epoch shows the pairs of each source: sentences more often than entries of the dictionary."""
@@ -56,30 +57,6 @@ POLISH = {
 TRIED: tuple[dict[str, float], ...] = ({"dropout": 0.3}, {"dropout": 0.2})
 """What was compared on the validation sentences, for 1,500 steps: 0.2 was ahead; the default is for more steps than that."""
 
-SAMPLES = (
-    "good morning ladies and gentlemen",
-    "Good morning, ladies and gentlemen!",
-    "I love my dog.",
-    "i love my dog",
-    "Where is the train station?",
-    "where is the train station",
-    "The weather is nice today and the children play in the garden.",
-    "How are you?",
-    "My sister has two cats.",
-    "We want to drink coffee and eat cake.",
-    "Can you help me?",
-    "The book is on the table.",
-    "What time is it?",
-    "She reads a newspaper every morning.",
-    "I don't know what you want.",
-    "The old man walks slowly through the city.",
-    "Tomorrow we will visit our friends in Berlin.",
-    "Thank you very much for your help.",
-    "The red car is faster than the blue car.",
-    "He has lost his key and cannot open the door.",
-)
-
-Weights = dict[str, Tensor]
 Settings = dict[str, float]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -188,15 +165,6 @@ def _make(seed: int) -> list[Batch]:
     return _maker.epoch(seed)
 
 
-def padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of piece numbers as one array, and their lengths."""
-    lengths = np.array([len(row) for row in rows])
-    array = np.full((len(rows), lengths.max()), PAD)
-    for place, row in zip(array, rows, strict=True):
-        place[: len(row)] = row
-    return array, lengths
-
-
 def step(model: Seq2Seq, batch: Batch, device: str) -> Tensor:
     """The smoothed loss of one batch."""
     source, lengths, target = (torch.from_numpy(part) for part in batch)
@@ -240,46 +208,6 @@ def _cosine(share: float) -> float:
     return 0.02 + 0.49 * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
-def translate(model: Seq2Seq, pieces: Tokenizer, texts: list[str], *, beam: int = 5, rows: int = 250) -> list[str]:
-    """German texts, in float32, rows of like length together."""
-    device = model.bias.device
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    found = [""] * len(texts)
-    for i in range(0, len(order), rows):
-        part = order[i : i + rows]
-        source, lengths = padded([pieces.encode(texts[j]).ids for j in part])
-        ids = search(model, torch.from_numpy(source).to(device), torch.from_numpy(lengths), beam=beam)
-        for j, row in zip(part, ids, strict=True):
-            found[j] = pieces.decode(row)
-    return found
-
-
-def measure(model: Seq2Seq, pieces: Tokenizer, parts: dict[str, list[Pair]], *, beam: int = 5) -> dict[str, float]:
-    """BLEU by sacrebleu's defaults: of each pair alone, and of each English text against all its translations."""
-    found = {}
-    for name, pairs in parts.items():
-        said = translate(model, pieces, [p.english for p in pairs], beam=beam)
-        found[f"{name} BLEU"] = sacrebleu.corpus_bleu(said, [[p.german for p in pairs]]).score
-        found[f"{name} chrF"] = sacrebleu.corpus_chrf(said, [[p.german for p in pairs]]).score
-        if name == "tatoeba":
-            groups: dict[str, list[str]] = {}
-            for p in pairs:
-                groups.setdefault(key(p.english), []).append(p.german)
-            once = {key(p.english): text for p, text in zip(pairs, said, strict=True)}
-            deep = max(map(len, groups.values()))
-            references = [[group[i] if i < len(group) else None for group in groups.values()] for i in range(deep)]
-            found[f"{name} BLEU, all references"] = sacrebleu.corpus_bleu([once[k] for k in groups], references).score
-    return {name: round(value, 2) for name, value in found.items()}
-
-
-def network(weights: Weights, device: str) -> Seq2Seq:
-    """The network as it is shipped, to measure it as such: weights in half precision, arithmetic in single."""
-    vocabulary, hidden = len(weights["bias"]), weights["look.project.weight"].shape[0]
-    model = Seq2Seq(vocabulary=vocabulary, hidden=hidden).to(device).eval()
-    model.load_state_dict(weights)
-    return model
-
-
 def selected(batches: Iterator[Batch], pieces: Tokenizer, corpus: Corpus, settings: Settings, files: Files) -> Weights:
     """The weights that were best on the validation sentences, by the sum of BLEU, while one network was trained."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -296,8 +224,8 @@ def selected(batches: Iterator[Batch], pieces: Tokenizer, corpus: Corpus, settin
     return best[1]
 
 
-def main() -> None:
-    """Compare settings, or train the network that is shipped."""
+def parsed() -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder of tatoeba50k and opennmt10k")
     parser.add_argument("--dictionary", type=Path, help="Ding's de-en; without it the two others alone are trained on")
@@ -306,6 +234,9 @@ def main() -> None:
         "--start", type=Path, help="go on from these weights, with short sentences; their pieces lie beside them"
     )
     parser.add_argument("--select", action="store_true", help="compare settings on the validation sentences instead")
+    parser.add_argument(
+        "--measure", type=Path, nargs="?", const=WEIGHTS, help="only measure weights on the test sentences (the shipped ones)"
+    )
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--hidden", type=int, default=496)
     parser.add_argument("--dropout", type=float, default=0.25)
@@ -315,8 +246,16 @@ def main() -> None:
     parser.add_argument("--looks", type=int, default=8, help="how often the validation sentences are translated")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure weights, compare settings, or train the network that is shipped."""
+    options = parsed()
     corpus = read(options.data, options.dictionary, seed=options.seed)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.measure:
+        return report(options.measure, corpus.test, device=device)
     print({part: len(pairs) for part, pairs in (corpus.validation | {"train": corpus.train}).items()}, flush=True)
     variants = Variants(corpus.train, POLISH if options.start else SHARE)
     if options.start:
@@ -330,7 +269,7 @@ def main() -> None:
     settings = {name: value for name, value in vars(options).items() if isinstance(value, (int, float)) and name != "select"}
     for change in TRIED if options.select else ({},):
         best = selected(batches, pieces, corpus, settings | change, Files(options.start, options.out))
-        model = network(best, "cuda" if torch.cuda.is_available() else "cpu")
+        model = network(best, device)
         print(json.dumps(settings | change | measure(model, pieces, corpus.validation)), flush=True)
         for text, said in zip(SAMPLES, translate(model, pieces, list(SAMPLES)), strict=True):
             print(f"    {text} -> {said}", flush=True)
@@ -339,6 +278,7 @@ def main() -> None:
             print(json.dumps({"test": test}), flush=True)
             save_file(best, options.out, metadata={"settings": json.dumps(settings), "test": json.dumps(test)})
             print(f"wrote {options.out} ({options.out.stat().st_size / 1e6:.1f} MB)", flush=True)
+    return None
 
 
 if __name__ == "__main__":

@@ -117,6 +117,15 @@ def test_an_output_does_not_see_what_follows_it(tiny):
     assert not torch.allclose(a[2], b[2])
 
 
+def test_one_position_of_each_row_is_what_all_positions_give_there(tiny):
+    memory = tiny.encode(torch.tensor([[START, 4, 5, END], [START, 6, 4, END]]))
+    prefix, places = torch.tensor([[START, 6, 4], [START, 5, 5]]), torch.tensor([2, 0])
+    alone, _, weights = tiny.decode(memory, prefix, at=places)
+    whole, _, looked = tiny.decode(memory, prefix)
+    torch.testing.assert_close(alone[:, 0], whole[torch.arange(2), places])
+    torch.testing.assert_close(weights[:, 0], looked[torch.arange(2), places])
+
+
 def test_padding_changes_nothing(tiny):
     rows, prefix = [[START, 4, 5, 6, END], [START, 6, END]], torch.tensor([[START, 4], [START, 5]])
     source, lengths = padded(rows)

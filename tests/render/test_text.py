@@ -10,13 +10,16 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from integrand import ExampleCertificate
 from integrand.errors import InputError, OptionError
+from integrand.render import _grid
 from integrand.render import text as pictures
+from integrand.render._grid import Block, Grid
 from integrand.render._text_clusters import clusters, right_to_left
 from integrand.render._text_colours import background, ink
 from integrand.render.text import Tokens
@@ -168,6 +171,9 @@ def test_zero_and_unknown_values(values: list[float], tmp_path: Path) -> None:
         assert pictures.save(tokens, tmp_path / name).stat().st_size
     (saved,) = json.loads((tmp_path / "t.json").read_text())
     assert [row["value"] for row in saved["tokens"]] == [v if math.isfinite(v) else None for v in values]
+    unknown = sum(not math.isfinite(v) for v in values)
+    for told in (pictures.terminal(tokens, detail=True), pictures.page(tokens)):
+        assert (f"{unknown} of 2 words have no number" in told) == (unknown > 0)
 
 
 def test_figure_draws_anything(line: Tokens, tmp_path: Path) -> None:
@@ -208,3 +214,16 @@ def test_what_does_not_fit() -> None:
         pictures.page([])
     with pytest.raises(OptionError, match=r"expected \.html"):
         pictures.save(Tokens(["a"], [1.0]), "t.doc")
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1.0, 1.0), (0.05, 1.0), (0.0123, 0.01), (3e-7, 1e-7), (0.0, 1.0), (math.nan, 1.0)])
+def test_a_heatmap_writes_small_numbers_in_a_unit(size: float, unit: float) -> None:
+    block = Block("a", "a", ("x", "y"), np.array([[size, -size / 2]]), np.ones((1, 2), bool))
+    grid = Grid(("o",), (block,), (0.0,), (size / 2,))
+    assert grid.unit == pytest.approx(unit)
+    told = "" if unit == 1 else f"units of {unit:g}"
+    for page in (_grid.terminal(grid, colour=False), _grid.table(grid)):
+        assert told in page
+        assert ("units of" in page) == bool(told)
+    if told:
+        assert f"{size / unit:+.2f}" in _grid.terminal(grid, colour=False)

@@ -76,7 +76,11 @@ def test_answer(run):
 @pytest.mark.parametrize("name", ["generate", "both"])
 def test_generate(run, name):
     assert len(json.loads(run(name, "The film", "--max-new-tokens", "2", "--json").stdout)) in (1, 2)
-    assert "[bad " in run(name, "The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean").stdout
+    given = ("The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean", "--out", "deep/a.html")
+    head, columns, row, *_ = run(name, *given).stdout.splitlines()
+    assert head == "The film → bad"
+    assert columns.split() == ["The", "film", "so", "far", "F(x′)", "F(x)"]
+    assert row.split()[0] == "bad"
 
 
 def test_similar(run):

@@ -136,6 +136,48 @@ def test_encoder_and_decoder_prefix():
     assert 1 <= len(own) <= 3
 
 
+def test_outputs_are_joined_to_words_too():
+    model, tokenizer = writer("gpt2")
+    found = text.generated(model, tokenizer, PROMPT, continuation=" not un日本", tol=0.05)
+    assert found.outputs == (" not", " ", "u", "n", *["日"] * 3, *["本"] * 3)
+    assert "".join(found.spelled) == " not un日本"
+    words = found.words()
+    assert [name.strip() for name in words.outputs] == ["not", "un日本"]
+    np.testing.assert_allclose(words.values.sum(1), [found.values[0].sum(), found.values[1:].sum()], atol=1e-12)
+    both = words.certificate[1]
+    assert both.score == pytest.approx(sum(one.score for one in found.certificate.examples[1:]))
+    assert words.probabilities[1] == pytest.approx(np.prod(found.probabilities[1:]))
+    assert words[1].tokens[-1].startswith("un")  # its own column: what the later pieces owe to the first
+    assert np.abs(words.values[1].sum() - (both.score - both.baseline_score)) <= both.error * both.magnitude
+    begun = text.generated(model, tokenizer, PROMPT, continuation=" not un日本", tol=0.05, span=(3, 10)).words()
+    assert begun.tokens[-2].strip() == "u"  # a word that was begun before what is explained stays apart
+    assert len(begun) == 1
+
+
+def test_a_heatmap_of_outputs_by_inputs(tmp_path):
+    model, tokenizer = writer("t5")
+    found = text.generated(model, tokenizer, "The film", continuation="not bad", tol=0.05).words()
+    grid = found.grid()
+    assert [block.columns for block in grid.blocks] == [("The", "film"), ("not", "bad")]
+    assert grid.blocks[1].there.tolist() == [[True, False], [True, False], [True, True]]  # "not" has three pieces
+    rows = sum(block.values.sum(1) for block in grid.blocks)  # markers, which are left out, add exactly nothing
+    np.testing.assert_allclose(rows, found.values.sum(1), atol=1e-12)
+    page = found.save(tmp_path / "a.html", command="integrand text '<b>'").read_text(encoding="utf-8")
+    assert "the output so far" in page
+    assert "<b>" not in page.replace("<b>[", "")
+    pytest.importorskip("matplotlib")
+    assert found.save(tmp_path / "a.png").stat().st_size > 1000
+    assert found.show(title="x").axes
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_return_sequences": 3, "do_sample": True}, {"return_dict_in_generate": True}, {"max_new_tokens": 3}]
+)
+def test_options_that_would_be_lost(options):
+    with pytest.raises(OptionError, match=r"got .*generate.*; expected"):
+        text.generated(*writer("gpt2"), PROMPT, generate=options)
+
+
 def test_words_keep_the_sums():
     model, tokenizer = writer("gpt2")
     found = text.generated(model, tokenizer, "Good morning, ladies", continuation=GOES_ON, span=(1, 3))

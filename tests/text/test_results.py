@@ -104,7 +104,11 @@ def test_generated_pages(tmp_path):
     parser = Strict()
     parser.feed((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "GPT2LMHeadModel" in parser.seen
-    assert len(found.terminal(colour=False).splitlines()) == len(found) == len(found.rows)
+    head, columns, *rows = found.words().terminal(colour=False, width=200).splitlines()
+    assert head == "The film → is not bad"
+    assert columns.split() == ["The", "film", "so", "far", "F(x′)", "F(x)"]
+    assert [row.split()[0] for row in rows] == ["is", "not", "bad", "numbers"]
+    assert rows[-1] == "numbers in units of 0.001"  # a small model's probabilities
     found.save(tmp_path / "a.json")
     rows = json.loads((tmp_path / "a.json").read_text())
     assert [row["sum"] for row in rows] == pytest.approx(found.values.sum(1).tolist())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -13,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._files import write
-from ..attribution import Certificate, ExampleCertificate
+from ..attribution import Certificate
 from ..render import _grid
-from ..render._grid import Block, Grid
+from ..render._grid import Grid
 from ..render.text import Tokens
 from ..text._matrix import Generated
-from ..text._result import stripped, word_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +49,7 @@ class Alignment:
     @property
     def outputs(self) -> tuple[str, ...]:
         """What was explained, one after the other; the end marker is the last."""
-        return self.matrix.outputs
+        return tuple(name.strip() or name for name in self.matrix.outputs)
 
     @property
     def from_source(self) -> NDArray[np.float64]:
@@ -90,44 +88,12 @@ class Alignment:
 
         Its probability is the product of theirs, and its certificate that of the sum.
         """
-        whole, inputs = self.matrix, self.matrix.inputs
-        line = Tokens(inputs.texts, [0.0] * len(inputs.texts), inputs.spans, text=inputs.text)
-        found = word_groups(line)
-        starts = [i for i in range(len(found)) if i == 0 or found[i] != found[i - 1]]
-        place = np.searchsorted(starts, np.arange(len(found)), side="right") - 1
-        joined = stripped(line.joined(found))
-        after = whole.prompt + 1
-        firsts = [start - after for start in starts if start >= after] + [len(whole) - 1]
-        rows = [range(a, b) for a, b in zip(firsts, [*firsts[1:], len(whole)], strict=True)]
-        columns = np.add.reduceat(whole.values, starts, axis=1)
-        values = np.add.reduceat(columns, firsts, axis=0)
-        outputs = (*joined.texts[int(place[after]) :], whole.outputs[-1])
-        parts: dict[str, Any] = {name: tuple(getattr(inputs, name)[i] for i in starts) for name in ("special", "parts", "ids")}
-        spans = None if joined.spans is None else tuple(joined.spans)
-        together = [_together(whole.certificate, run, values[k], outputs[k]) for k, run in enumerate(rows)]
-        matrix = Generated(
-            inputs=replace(inputs, texts=tuple(joined.texts), spans=spans, columns=tuple(range(len(starts))), **parts),
-            outputs=outputs,
-            values=values,
-            reach=tuple(int(place[whole.reach[run[-1]] - 1]) + 1 for run in rows),
-            prompt=int(place[whole.prompt]),
-            probabilities=tuple(math.prod(whole.probabilities[i] for i in run) for run in rows),
-            certificate=replace(whole.certificate, examples=tuple(together)),
-            meta=whole.meta,
-        )
-        return replace(self, matrix=matrix)
+        return replace(self, matrix=self.matrix.words())
 
     @property
     def grid(self) -> Grid:
         """As the heatmap takes it."""
-        reach = np.array(self.matrix.reach)[:, None] - self.matrix.prompt - 1
-        there = np.arange(len(self.prefix)) < reach
-        blocks = (
-            Block("the text", "text", _seen(self.source), self.from_source, np.ones(self.from_source.shape, bool)),
-            Block("the translation so far", "so far", _seen(self.prefix), self.from_prefix, there),
-        )
-        starts = tuple(one.baseline_score for one in self.certificate)
-        return Grid(_seen(self.outputs), blocks, starts, tuple(one.score for one in self.certificate))
+        return self.matrix.grid("the text", "the translation so far")
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """A table for a terminal.
@@ -181,34 +147,6 @@ class Alignment:
         return _grid.fragment(self.grid)
 
 
-def _seen(names: Sequence[str]) -> tuple[str, ...]:
-    """Names to show: a piece that is a blank as the vocabulary writes it."""
-    return tuple(name if name.strip() else "▁" for name in names)
-
-
 def _named(names: Sequence[str], values: NDArray[np.float64]) -> list[dict[str, Any]]:
     """A list and not a dict by name: words come more than once."""
     return [{"text": name, "value": float(value)} for name, value in zip(names, values, strict=True)]
-
-
-def _together(certificate: Certificate, run: range, values: NDArray[np.float64], word: str) -> ExampleCertificate:
-    """The certificate of the sum of some outputs over joined inputs: errors add up at worst, and so does what was spent.
-
-    Sums may cancel, so error and tolerance are put in proportion to what is left of the magnitude.
-    """
-    parts = [certificate[i] for i in run]
-    magnitude = float(np.abs(values).sum())
-    worst = next((one for one in parts if not one.converged), parts[0])
-    kind = worst.target.rpartition(" (")[2]
-    return replace(
-        worst,
-        score=sum(one.score for one in parts),
-        baseline_score=sum(one.baseline_score for one in parts),
-        residual=sum(one.residual for one in parts),
-        magnitude=magnitude,
-        error=sum(one.error * one.magnitude for one in parts) / (magnitude or 1.0),
-        tol=sum(one.tol * one.magnitude for one in parts) / (magnitude or 1.0),
-        gradients=sum(one.gradients for one in parts),
-        forwards=sum(one.forwards for one in parts),
-        target=f"{word!r} ({kind}",
-    )

@@ -84,7 +84,7 @@ def judge(evidence: Evidence, limits: Mapping[str, float]) -> tuple[Kind, str] |
             return "suspicious", name
         if one.precision < limits["precise"]:
             return "suspicious", f"only {one.precision:.0%} of the questions that hold it are {one.label}"
-        return "new", "frequent and precise, on no list"
+        return "new", "frequent and precise, without a usual question word"
     if one.mean < limits["striking"] or usual:
         return None
     if name or one.rarest < SELDOM:

@@ -58,10 +58,10 @@ def rules(
     of up to ``longest`` adjacent strong words, triggers the class that the network gives to the question.
 
     - suspicious: most questions that hold it are of another class; or the network is right in less than a share of
-      ``precise`` of those where it goes by it; or it is a name (digits, capitals inside a sentence); or it is on no list and
+      ``precise`` of those where it goes by it; or it is a name (digits, capitals inside a sentence); or it is not usual and
       its precision is below ``precise``. Below a support of ``least``: a name, a word seen less than three times in training
       or an imprecise phrase that adds ``striking`` or more to the score on average.
-    - usual: it holds a trigger of the class on a short list of what rules for questions have always used
+    - usual: it holds a question word that hand-written rules for the class go by, from a short list
       (:data:`~integrand.apps._rule_kinds.USUAL`).
     - new: the rest, which has that support and precision.
 

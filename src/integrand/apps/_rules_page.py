@@ -45,9 +45,9 @@ h3 i{font-style:normal;font-weight:400;color:var(--soft)}
 """.strip()
 
 HEADS = {
-    "usual": "Usual: rules for questions have always used them",
-    "new": "New: frequent and precise, and on no list",
-    "suspicious": "Suspicious: often wrong, rare, or a name",
+    "usual": "Usual: they hold a question word that hand-written rules go by",
+    "new": "New: as frequent and precise, without such a word",
+    "suspicious": "Suspicious: imprecise, often wrong where used, a name, or hardly seen in training",
 }
 
 

@@ -52,8 +52,7 @@ class _Next:
 
     def __call__(self, source: Tensor, prefix: Tensor, place: Tensor) -> Tensor:
         """From (N, S, embedding) and (N, T, embedding) to the logits (N, vocabulary) of what follows ``place``, (N,)."""
-        logits: Tensor = self.network(source, prefix)
-        return logits[torch.arange(len(logits), device=logits.device), place]
+        return self.network.decode(self.network.encode(source), prefix, at=place)[0][:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +115,7 @@ class Translator:
             check_texts([target], None)
             said = self.pieces.encode(target).ids[1:-1]
         result = self.attribution(ids, said, score=score, tol=tol, **options)
-        inputs, translation = self._inputs(text, said)
+        inputs, translation, spelled = self._inputs(text, said)
         outputs = [*inputs.texts[-len(said) :], SPECIAL[END]]
         words = [f"{piece!r} ({score})" for piece in outputs]
         named = tuple(replace(one, target=word) for one, word in zip(result.certificate, words, strict=True))
@@ -124,6 +123,7 @@ class Translator:
         matrix = Generated(
             inputs=inputs,
             outputs=tuple(outputs),
+            spelled=(*spelled, SPECIAL[END]),
             values=result.values.double().cpu().numpy().astype(np.float64),
             reach=tuple(len(ids) + 1 + i for i in range(len(outputs))),
             prompt=len(ids),
@@ -185,8 +185,8 @@ class Translator:
         chances = self.network(source, target[:, :-1]).double().softmax(-1).gather(2, target[:, 1:, None])
         return [float(chance) for chance in chances[0, :, 0]]
 
-    def _inputs(self, text: str, said: Sequence[int]) -> tuple[Pieces, str]:
-        """All inputs as one line of pieces, and the translation as its pieces write it."""
+    def _inputs(self, text: str, said: Sequence[int]) -> tuple[Pieces, str, list[str]]:
+        """All inputs as one line of pieces, the translation as its pieces write it, and what each of them writes."""
         encoded = self.pieces.encode(text)
         spans = [trimmed(text, a, b) for a, b in encoded.offsets]
         spans[-1] = (len(text), len(text))
@@ -195,8 +195,8 @@ class Translator:
         first = len(whole)
         names.append(SPECIAL[START])
         spans.append((first, first))
-        for piece in (str(self.pieces.id_to_token(i)) for i in said):
-            shown = piece.replace(MARK, " ")
+        spelled = [str(self.pieces.id_to_token(i)).replace(MARK, " ") for i in said]
+        for shown in spelled:
             here = len(whole)
             whole += shown.lstrip() if here == first else shown
             spans.append(trimmed(whole, here, len(whole)))
@@ -205,7 +205,7 @@ class Translator:
         parts = [-1 if mark else int(i > len(encoded.ids)) for i, mark in enumerate(special)]
         ids = (*encoded.ids, START, *said)
         pieces = Pieces(tuple(names), tuple(spans), whole, tuple(special), tuple(parts), tuple(range(len(ids))), ids)
-        return pieces, whole[first:]
+        return pieces, whole[first:], spelled
 
 
 def load(device: torch.device | str | None = None) -> Translator:

@@ -230,6 +230,7 @@ def _tell(found: Found, out: Path | None, *, as_json: bool, colour: bool) -> Non
     if as_json:
         typer.echo(json.dumps([line.numbers() for line in lines], allow_nan=False))
     else:
-        typer.echo(found.terminal(colour=coloured(colour), detail=True), color=True)
+        more: dict[str, Any] = {} if isinstance(found, Generated) else {"detail": True}
+        typer.echo(found.terminal(colour=coloured(colour), **more), color=True)
     if out is not None:
         typer.echo(f"wrote {out}", err=True)

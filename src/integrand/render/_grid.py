@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SMALLEST = 0.005
 """Values below it are written as a dot."""
+
+LEAST = 0.05
+"""The strongest cell below which numbers are written in a smaller unit."""
 
 GRID = """
 .grid{overflow-x:auto;margin:0 0 1rem}
@@ -80,6 +83,19 @@ class Grid:
         """What has the strongest colour: the strongest cell."""
         return max((float(np.abs(block.values).max()) for block in self.blocks if block.values.size), default=0.0)
 
+    @property
+    def unit(self) -> float:
+        """What numbers are written in: 1, or a power of ten where the strongest cell would be lost in two decimals."""
+        largest = self.limit
+        return 1.0 if largest >= LEAST or not largest or not math.isfinite(largest) else 10.0 ** math.floor(math.log10(largest))
+
+    def scaled(self) -> Grid:
+        """The same in its unit."""
+        unit = self.unit
+        blocks = tuple(replace(block, values=block.values / unit) for block in self.blocks)
+        starts, ends = (tuple(score / unit for score in scores) for scores in (self.baseline_scores, self.scores))
+        return replace(self, blocks=blocks, baseline_scores=starts, scores=ends)
+
     def sums(self) -> list[tuple[str, list[float]]]:
         """The columns that account for each row: what each block adds, F(x') and F(x)."""
         signs = ["", *["+ "] * (len(self.blocks) - 1)]
@@ -103,6 +119,7 @@ def cell(value: float, there: bool = True) -> str:
 def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> str:
     """A table of the first block, and what the others add in one column each; parts below each other where it is too wide."""
     width = width or shutil.get_terminal_size((100, 24)).columns
+    unit, grid = grid.unit, grid.scaled()
     block, *others = grid.blocks
     rows = [printable(row)[:18] for row in grid.rows]
     left = max(map(len, rows))
@@ -121,7 +138,8 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
             used = left
         parts[-1].append(column)
         used += wide
-    return "\n\n".join(_table(rows, left, part, grid.limit, colour) for part in parts)
+    told = "" if unit == 1 else f"\nnumbers in units of {unit:g}"
+    return "\n\n".join(_table(rows, left, part, grid.limit, colour) for part in parts) + told
 
 
 def _table(
@@ -167,8 +185,10 @@ def page(
 
 def table(grid: Grid) -> str:
     """The heatmap as an HTML table."""
+    unit, grid = grid.unit, grid.scaled()
     limit, sums = grid.limit, grid.sums()
-    over, names, totals = "<th></th>", "<th></th>", "<th>sum</th>"
+    told = "<th></th>" if unit == 1 else f'<th class="over">in units of {unit:g}</th>'
+    over, names, totals = told, "<th></th>", "<th>sum</th>"
     for block in grid.blocks:
         if not block.columns:
             continue
@@ -181,12 +201,12 @@ def table(grid: Grid) -> str:
     names += "".join(
         f'<th scope="col" class="sum{" first" * (i == 0)}"><span>{escape(n)}</span></th>' for i, (n, _) in enumerate(sums)
     )
-    rows = "".join(_row(grid, i, limit, sums) for i in range(len(grid.rows)))
+    rows = "".join(_row(grid, i, limit, sums, unit) for i in range(len(grid.rows)))
     head = f"<thead><tr>{over}</tr>\n<tr>{names}</tr></thead>\n"
     return f'<div class="grid"><table>\n{head}<tbody>\n{rows}</tbody>\n<tfoot><tr>{totals}</tr></tfoot></table></div>\n'
 
 
-def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]]) -> str:
+def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]], unit: float) -> str:
     cells = ""
     for block in grid.blocks:
         for j, name in enumerate(block.columns):
@@ -195,7 +215,7 @@ def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]
                 cells += f'<td class="{first}"></td>'
                 continue
             behind = background(value, limit)
-            title = escape(f"{grid.rows[i]} from {name}: {number(value)}")
+            title = escape(f"{grid.rows[i]} from {name}: {number(value * unit)}")
             cells += (
                 f'<td class="{first}" style="background-color:{behind};color:{ink(behind)}" title="{title}">{cell(value)}</td>'
             )

@@ -24,6 +24,7 @@ TILT = 0.75
 
 def draw(grid: Grid, *, title: str) -> Figure:
     """A row for each output: its cells, and the columns that account for it; see :func:`integrand.render._grid.figure`."""
+    unit, grid = grid.unit, grid.scaled()
     rows = [shown(row, LONGEST, SIZE) for row in grid.rows]
     sums = grid.sums()
     names = [[shown(name, LONGEST, SIZE) for name in block.columns] for block in grid.blocks]
@@ -35,7 +36,7 @@ def draw(grid: Grid, *, title: str) -> Figure:
         lefts.append(lefts[-1] + WIDE * len(part) + GAP * bool(part))
     wide = lefts[-1] + WIDE * len(sums) + TILT * max(_inches(label, SIZE) for label in labels)
     head, top = 0.42, 0.42 + TILT * tallest + 0.12
-    high = top + HIGH * (len(rows) + 1) + 0.34
+    high = top + HIGH * (len(rows) + 1) + (0.34 if unit == 1 else 0.6)
     picture = Picture(figsize=(wide, high), dpi=160, facecolor="white")
     FigureCanvasAgg(picture)
     axes = picture.add_axes((0, 0, 1, 1))
@@ -43,6 +44,8 @@ def draw(grid: Grid, *, title: str) -> Figure:
     axes.set_xlim(0, wide)
     axes.set_ylim(high, 0)
     axes.text(0, head / 2, shown(title, wide, 12), size=12, weight="bold", color=INK, va="center")
+    if unit != 1:
+        axes.text(0, high - 0.14, f"numbers in units of {unit:g}", size=NOTE, color=GREY, va="center")
     for i, row in enumerate(rows):
         axes.text(left - 0.1, top + HIGH * (i + 0.5), row, size=SIZE, color=INK, ha="right", va="center")
     axes.text(left - 0.1, top + HIGH * (len(rows) + 0.5), "sum", size=NOTE, color=GREY, ha="right", va="center")

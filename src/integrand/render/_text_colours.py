@@ -76,7 +76,10 @@ def verdict(tokens: Tokens) -> str:
 
 
 def account(tokens: Tokens) -> str:
-    """What the sum accounts for, in a line; '' where the scores are not known."""
+    """What the sum accounts for, in a line, or how many words have no number; '' where the scores are not known."""
+    unknown = sum(not math.isfinite(value) for value in tokens.values)
+    if unknown:
+        return f"{unknown} of {len(tokens.values)} words have no number (grey), so that nothing adds up"
     if not (math.isfinite(tokens.score) and math.isfinite(tokens.baseline_score)):
         return ""
     said = f"from {tokens.baseline_score:.3g} to {tokens.score:.3g}: the words add up to {number(tokens.total)}"

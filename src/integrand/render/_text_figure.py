@@ -135,7 +135,7 @@ def draw_running(axes: Axes, tokens: Tokens) -> None:
     begins = [0.0, *sums[:-1], 0.0]
     ends = [sums[0], *sums[1:], score]
     values = [None, *tokens.values, None]
-    colours = [GREY if v is None else POSITIVE if v > 0 else NEGATIVE for v in values]
+    colours = [GREY if v is None or not math.isfinite(v) else POSITIVE if v > 0 else NEGATIVE for v in values]
     places = np.arange(len(names))
     axes.barh(places, [b - a for a, b in zip(begins, ends, strict=True)], left=begins, height=0.66, color=colours)
     low, high = min(*ends, 0.0), max(*ends, 0.0)

@@ -9,7 +9,7 @@ from html import escape
 from ._certificate import sentence
 from ._certificate import verdict as certificate_verdict
 from ._report import document, fact_table, origin
-from ._text_colours import RAMP, account, background, ink, limit_of, neutral, number, verdict
+from ._text_colours import RAMP, UNKNOWN, account, background, ink, limit_of, neutral, number, verdict
 from ._text_tokens import Piece, Tokens
 
 STYLE = """
@@ -21,7 +21,8 @@ STYLE = """
 .run{table-layout:fixed;font-variant-numeric:tabular-nums}
 .run th{width:24%;font-weight:400;overflow-wrap:anywhere;white-space:pre-wrap}
 .run th,.run td{padding:.12rem .6rem .12rem 0}
-.run td:nth-child(3),.run td:nth-child(4){width:5.5rem;text-align:right;white-space:nowrap;padding-right:0}
+.run td:nth-child(3),.run td:nth-child(4){width:7rem;text-align:right;white-space:nowrap;padding-right:0}
+.run td:nth-child(4){width:5rem}
 .run .end th,.run .end td{font-weight:600}
 .run .way{position:relative;padding:0;background:var(--card)}
 .run .way i{position:absolute;top:.22rem;bottom:.22rem;border-radius:2px;min-width:1px}
@@ -95,7 +96,7 @@ def running_table(tokens: Tokens) -> str:
     grey = "var(--soft)"
     rows = [_row("nothing: F(x′)", bar(0.0, sums[0], grey), "", f"{sums[0]:.3g}", end=True)]
     for text, value, before, after in zip(tokens.texts, tokens.values, sums[:-1], sums[1:], strict=True):
-        colour = RAMP[-1] if value > 0 else RAMP[0]
+        colour = UNKNOWN if not math.isfinite(value) else RAMP[-1] if value > 0 else RAMP[0]
         rows.append(_row(text, bar(before, after, colour), number(value), f"{after:.3g}"))
     if math.isfinite(tokens.score):
         misses = f"off {number(float(f'{tokens.missed:.1g}'))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ._text_clusters import printable
@@ -33,7 +34,8 @@ def _word(piece: Piece, limit: float, colour: bool) -> str:
     if not colour:
         return f"{shown}({number(piece.value)})"
     behind = background(piece.value, limit)
-    return f"\x1b[48;2;{_rgb(behind)}m\x1b[38;2;{_rgb(ink(behind))}m{shown}{_END}"
+    mark = "" if math.isfinite(piece.value) else f"({number(piece.value)})"
+    return f"\x1b[48;2;{_rgb(behind)}m\x1b[38;2;{_rgb(ink(behind))}m{shown}{mark}{_END}"
 
 
 def _rgb(colour: str) -> str:

@@ -21,7 +21,7 @@ class Tokens:
 
     Attributes:
         texts: the pieces: words, or word pieces.
-        values: the attribution of each.
+        values: the attribution of each; one that is not finite is marked as such, and nothing adds up then.
         spans: where each stands in the text, (start, end) in characters; (i, i) for a marker that is not in the text. None
             where that is not known.
         label: what the model said, in words.
@@ -211,10 +211,11 @@ def _touching(tokens: Tokens, i: int) -> bool:
         return True
     text = tokens.text
     left, right = (tokens.texts[i - 1][-1:], _bare(tokens.texts[i], True)[:1]) if text is None else (text[b - 1], text[c])
-    return c == b and _letter(left) and _letter(right)
+    return c == b and is_letter(left) and is_letter(right)
 
 
-def _letter(sign: str) -> bool:
+def is_letter(sign: str) -> bool:
+    """Whether a sign is part of a word: a letter, a digit, an accent, a joiner."""
     import unicodedata
 
     return bool(sign) and (sign.isalnum() or unicodedata.category(sign)[0] == "M" or sign in "\u200c\u200d_")

@@ -13,17 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
+from torch.nn import functional
+
 from ..errors import ModelError, OptionError, TargetError
 from ..functions import Score
 from ._answer import Part, answers
+from ._ask import Ask
 from ._check import check_model, check_options, check_texts, listed, parameters_of
-from ._classify import ClassTarget, baseline_words, classes
+from ._classify import ClassTarget, classes
 from ._embed import BaselineName, Fill, device_of
 from ._encode import encode
 from ._generate import attribute
 from ._matrix import Generated
-from ._result import Explained, Explanations, explained
-from ._run import Runs, first_look, fixed_of, integrate, rows_of
+from ._result import Explained, Explanations
+from ._run import first_look, rows_of
 from ._similar import Cosine, Pooled, Pooling
 from ._write import chosen_of, outputs, write
 
@@ -116,11 +119,11 @@ def explain(
     encoded = encode(model, tokenizer, texts, pairs, device=device_of(model))
     slots, output = first_look(model, encoded)
     found = rows_of(output, len(texts))
-    how: dict[str, Any] = {"target": target, "score": score, "baseline": baseline, "tol": tol, "options": options}
+    ask = Ask(model, tokenizer, encoded, slots, baseline, tol, options)
     if "start_logits" in found and "end_logits" in found:
         if against is not None:
             raise OptionError("got against= for a model that answers questions; expected target= and part= only.")
-        each = answers(model, tokenizer, encoded, slots, found, part=part, **how)
+        each = answers(ask, found, target=target, part=part, score=score)
     else:
         logits = found.get("logits", found.get("0"))
         if logits is None or logits.ndim != 2:
@@ -129,7 +132,7 @@ def explain(
                 f"{type(model).__name__} gives {shape}; expected one row of classes per text, or the start and end of an "
                 "answer. For language models use text.generated, for encoders text.similarity."
             )
-        each = classes(model, tokenizer, encoded, slots, logits, against=against, **how)
+        each = classes(ask, logits, target=target, against=against, score=score)
     return each[0] if isinstance(text, str) else Explanations(each)
 
 
@@ -238,19 +241,12 @@ def similarity(
     encoded = encode(model, tokenizer, [first, second], device=device_of(model))
     slots, output = first_look(model, encoded)
     vectors = pooled(output, encoded.mask).detach()
-    values, certificate = integrate(
-        Runs(model, Cosine(pooled), fixed_of(model)),
-        {"input_ids": encoded.ids},
-        slots,
-        given=encoded.given,
+    label = f"similarity {float(functional.cosine_similarity(vectors[0], vectors[1], dim=0)):.2f}"
+    both = Ask(model, tokenizer, encoded, slots, baseline, tol, options).explained(
+        Cosine(pooled),
         rows={"mask": encoded.mask, "other": vectors.flip(0)},
-        fill=baseline,
-        tokenizer=tokenizer,
-        tol=tol,
+        labels=[label, label],
         words=[f"similarity to {other!r} (cosine)" for other in (second, first)],
-        options=options,
+        meta={"pooling": str(pooling), "score": "cosine"},
     )
-    meta = {"model": type(model).__name__, "pooling": str(pooling), "baseline": baseline_words(baseline), "score": "cosine"}
-    label = f"similarity {certificate[0].score:.2f}"
-    each = zip(encoded.pieces, values, certificate, strict=True)
-    return Explanations(tuple(explained(p, v, c, label=label, probability=None, meta=meta) for p, v, c in each))
+    return Explanations(both)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import OptionError, TargetError
 from ..functions import Score
-from ._classify import baseline_words
-from ._embed import Fill, Slot
-from ._encode import Encoded, Pieces
-from ._result import Explained, explained
-from ._run import Runs, fixed_of, integrate, picked
+from ._ask import Ask
+from ._encode import Pieces
+from ._result import Explained
+from ._run import picked
 
 Part = Literal["start", "end", "span"]
 PARTS = ("start", "end", "span")
@@ -44,66 +42,41 @@ class _Place:
         return scores[0] * scores[1] if self.score == "probability" else scores[0] + scores[1]
 
 
-def answers(
-    model: nn.Module,
-    tokenizer: Any,
-    encoded: Encoded,
-    slots: Sequence[Slot],
-    found: dict[str, Tensor],
-    *,
-    target: Any,
-    part: Part,
-    score: Score | None,
-    baseline: Fill | Sequence[Fill],
-    tol: float,
-    options: dict[str, Any],
-) -> tuple[Explained, ...]:
+def answers(ask: Ask, found: dict[str, Tensor], *, target: Any, part: Part, score: Score | None) -> tuple[Explained, ...]:
     """Explain where each answer is; see :func:`integrand.text.explain`.
 
     Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        encoded: questions and contexts.
-        slots: where they are looked up.
+        ask: the model, questions and contexts.
         found: the model's output at the input, ``start_logits`` and ``end_logits``.
         target: the answers, as texts; None for what the model says.
         part: what of the answer is explained.
         score: the scale.
-        baseline: the baseline.
-        tol: the tolerance.
-        options: of the engine.
     """
     if part not in PARTS:
         raise OptionError(f"got part={part!r}; expected one of {', '.join(map(repr, PARTS))}.")
     scale: Score = score or "probability"
-    wanted = [target] * len(encoded.pieces) if target is None or isinstance(target, str) else list(target)
-    if len(wanted) != len(encoded.pieces):
-        raise TargetError(f"got {len(wanted)} answers for {len(encoded.pieces)} questions; expected one for each.")
-    places = []
-    for i, (pieces, text) in enumerate(zip(encoded.pieces, wanted, strict=True)):
-        places.append(_best(pieces, found, i) if text is None else _said(pieces, text))
+    questions = ask.encoded.pieces
+    wanted = [target] * len(questions) if target is None or isinstance(target, str) else list(target)
+    if len(wanted) != len(questions):
+        raise TargetError(f"got {len(wanted)} answers for {len(questions)} questions; expected one for each.")
+    each = enumerate(zip(questions, wanted, strict=True))
+    places = [_best(pieces, found, i) if text is None else _said(pieces, text) for i, (pieces, text) in each]
+    pairs = list(zip(questions, places, strict=True))
     rows = {
-        "start": torch.tensor([pieces.columns[a] for pieces, (a, _) in zip(encoded.pieces, places, strict=True)]),
-        "end": torch.tensor([pieces.columns[b] for pieces, (_, b) in zip(encoded.pieces, places, strict=True)]),
-        "real": encoded.mask,
+        "start": torch.tensor([pieces.columns[a] for pieces, (a, _) in pairs]),
+        "end": torch.tensor([pieces.columns[b] for pieces, (_, b) in pairs]),
+        "real": ask.encoded.mask,
     }
-    labels = [_text(pieces, a, b) for pieces, (a, b) in zip(encoded.pieces, places, strict=True)]
-    values, certificate = integrate(
-        Runs(model, _Place(part, scale), fixed_of(model)),
-        {"input_ids": encoded.ids},
-        slots,
-        given=encoded.given,
-        rows=rows,
-        fill=baseline,
-        tokenizer=tokenizer,
-        tol=tol,
-        words=[f"{part} of {label!r} ({scale})" for label in labels],
-        options=options,
-    )
+    labels = [_text(pieces, a, b) for pieces, (a, b) in pairs]
     chances = _Place(part, "probability")({name: value.double() for name, value in found.items()}, rows).tolist()
-    meta = {"model": type(model).__name__, "baseline": baseline_words(baseline), "score": f"{scale} of the answer's {part}"}
-    each = zip(encoded.pieces, values, certificate, labels, chances, strict=True)
-    return tuple(explained(p, v, c, label=label, probability=chance, meta=meta) for p, v, c, label, chance in each)
+    return ask.explained(
+        _Place(part, scale),
+        rows=rows,
+        labels=labels,
+        words=[f"{part} of {label!r} ({scale})" for label in labels],
+        chances=chances,
+        meta={"score": f"{scale} of the answer's {part}"},
+    )
 
 
 def _best(pieces: Pieces, found: dict[str, Tensor], row: int) -> tuple[int, int]:

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from ..errors import OptionError, TargetError
 from ..functions import Score
-from ._embed import Fill, Slot
-from ._encode import Encoded
-from ._result import Explained, explained
-from ._run import Pick, Runs, fixed_of, integrate, picked
+from ._ask import Ask
+from ._result import Explained
+from ._run import Pick, picked
 
 ClassTarget = int | str | Sequence[int | str] | Callable[[Any], Tensor] | None
 
@@ -63,51 +62,32 @@ class Names:
 
 
 def classes(
-    model: nn.Module,
-    tokenizer: Any,
-    encoded: Encoded,
-    slots: Sequence[Slot],
-    logits: Tensor,
-    *,
-    target: ClassTarget,
-    against: int | str | None,
-    score: Score | None,
-    baseline: Fill | Sequence[Fill],
-    tol: float,
-    options: dict[str, Any],
+    ask: Ask, logits: Tensor, *, target: ClassTarget, against: int | str | None, score: Score | None
 ) -> tuple[Explained, ...]:
     """Explain a class of each text; see :func:`integrand.text.explain`.
 
     Args:
-        model: the classifier.
-        tokenizer: its tokenizer.
-        encoded: the texts.
-        slots: where they are looked up.
+        ask: the classifier and the texts.
         logits: (N, classes) at the input.
         target: the classes; None for the top ones.
         against: the class to compare with.
         score: the scale; None for the default.
-        baseline: the baseline.
-        tol: the tolerance.
-        options: of the engine.
     """
-    how: dict[str, Any] = {"given": encoded.given, "fill": baseline, "tokenizer": tokenizer, "tol": tol, "options": options}
-    ids = {"input_ids": encoded.ids}
-    meta = {"model": type(model).__name__, "baseline": baseline_words(baseline)}
     if callable(target) and not isinstance(target, Tensor):
         if against is not None or score not in (None, "logit"):
             raise OptionError("got against= or score= with a target function; expected the function to do that itself.")
-        runs = Runs(model, lambda output, rows: output, fixed_of(model))
-        values, found = integrate(runs, ids, slots, rows={}, target=target, **how)
-        trio = zip(encoded.pieces, values, found, strict=True)
-        return tuple(explained(p, v, c, label=c.target, probability=None, meta=meta) for p, v, c in trio)
-    asked = _asked(model, logits, target, against, score)
-    runs = Runs(model, asked.pick, fixed_of(model))
-    words = [f"{label} ({asked.scale})" for label in asked.labels]
-    values, found = integrate(runs, ids, slots, rows=asked.rows, target=asked.goal, score=asked.engine, words=words, **how)
-    meta["score"] = asked.scale
-    each = zip(encoded.pieces, values, found, asked.labels, asked.chances, strict=True)
-    return tuple(explained(p, v, c, label=label, probability=chance, meta=meta) for p, v, c, label, chance in each)
+        return ask.explained(lambda output, rows: output, rows={}, target=target, meta={})
+    asked = _asked(ask.model, logits, target, against, score)
+    return ask.explained(
+        asked.pick,
+        rows=asked.rows,
+        target=asked.goal,
+        score=asked.engine,
+        labels=asked.labels,
+        words=[f"{label} ({asked.scale})" for label in asked.labels],
+        chances=asked.chances,
+        meta={"score": asked.scale},
+    )
 
 
 @dataclass(frozen=True)
@@ -188,15 +168,3 @@ def _indices(target: Any, names: Names, logits: Tensor) -> list[int]:
     if len(target) != count:
         raise TargetError(f"got {len(target)} targets for {count} texts; expected one for all or one for each.")
     return [names.find(one) for one in target]
-
-
-def baseline_words(baseline: Fill | Sequence[Fill]) -> str:
-    """A baseline in words, for a page."""
-    if isinstance(baseline, str):
-        known = {"zero": "zero embeddings", "pad": "padding tokens", "mask": "mask tokens", "mean": "the mean embedding"}
-        return f"{known.get(baseline, baseline)}, markers kept"
-    if isinstance(baseline, int):
-        return f"token {baseline}, markers kept"
-    if isinstance(baseline, Tensor):
-        return "an embedding of the user's, markers kept"
-    return "; ".join(baseline_words(one) for one in baseline)

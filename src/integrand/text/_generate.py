@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..attribution import Certificate, ExampleCertificate
 from ..errors import OptionError
 from ..functions import Score
-from ._classify import baseline_words
+from ._ask import baseline_words
 from ._embed import Fill, Known, look, slots_of
 from ._encode import marker_ids
 from ._matrix import Generated
@@ -94,7 +94,8 @@ def attribute(
         tol: the tolerance.
         options: of the engine.
     """
-    inputs, names = inputs_of(tokenizer, written, chosen[-1]), [piece for piece, _ in outputs(tokenizer, written)]
+    inputs, found_out = inputs_of(tokenizer, written, chosen[-1]), outputs(tokenizer, written)
+    names = [piece for piece, _ in found_out]
     values = np.zeros((len(chosen), len(inputs.ids)))
     examples: list[ExampleCertificate] = []
     chances: list[float] = []
@@ -108,8 +109,9 @@ def attribute(
     meta = {"model": type(model).__name__, "baseline": baseline_words(baseline), "score": score}
     reach = tuple(written.source + i for i in chosen)
     shown, whole = tuple(names[i] for i in chosen), Certificate(tuple(examples), certificate.promises)
+    spelled = tuple("" if i and found_out[i][1] == found_out[i - 1][1] else names[i] for i in chosen)
     rather = None if other is None else tokenizer.decode([other]).strip() or repr(tokenizer.decode([other]))
-    return Generated(inputs, shown, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta, rather)
+    return Generated(inputs, shown, spelled, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta, rather)
 
 
 def _block(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -10,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attribution import Certificate
+from .._files import write
+from ..attribution import Certificate, ExampleCertificate
+from ..render import _grid
 from ..render import text as pictures
+from ..render._grid import Block, Grid
+from ..render._text_tokens import is_letter
 from ..render.text import Tokens
 from ._encode import Pieces
-from ._result import Explained, stripped, with_meta, word_groups
+from ._result import Explained, stripped, word_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+WIDEST = 80
+"""Inputs beyond which a heatmap would be too wide to read."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +37,7 @@ class Generated:
         inputs: the prompt and what was generated after it, token by token (for an encoder-decoder: the text, and the
             decoder's own prefix); the last output token is no input.
         outputs: the output tokens that were explained, as they stand in the text.
+        spelled: what each of them adds to the text, blanks included; '' for the later parts of one sign.
         values: (outputs, inputs). Row i adds up to F(x) - F(x') of output i; what comes after it has exactly zero.
         reach: how many inputs come before each output.
         prompt: how many of the inputs are the user's own text, and not generated.
@@ -39,6 +49,7 @@ class Generated:
 
     inputs: Pieces
     outputs: tuple[str, ...]
+    spelled: tuple[str, ...]
     values: NDArray[np.float64]
     reach: tuple[int, ...]
     prompt: int
@@ -85,56 +96,128 @@ class Generated:
         return np.stack([self.values[:, : self.prompt].sum(1), self.values[:, self.prompt :].sum(1)], 1)
 
     def words(self) -> Generated:
-        """Input tokens joined to words, with sums kept; outputs stay tokens, since their scores do not add up.
+        """Tokens joined to words on both sides, with sums kept: a word's score is the sum of its tokens' scores.
 
-        Generated tokens that an output comes between stay apart: the word was not there yet.
+        Its probability is the product of theirs, and its certificate that of the sum. A word's own column shows what its later
+        tokens owe to the first; a word that was begun before the chosen outputs stays apart from the rest of it.
         """
-        pieces = self.inputs
-        whole = Tokens(
-            pieces.texts, [0.0] * len(pieces.texts), pieces.spans, text=None if pieces.spans is None else pieces.text
-        )
-        groups = word_groups(whole)
-        cuts = {self.prompt, *self.reach}
-        starts = [i for i in range(len(groups)) if i == 0 or groups[i] != groups[i - 1] or i in cuts]
-        labels = [sum(start <= i for start in starts) - 1 for i in range(len(groups))]
-        joined = stripped(whole.joined(labels))
-        place = {start: word for word, start in enumerate([*starts, len(groups)])}
+        firsts, starts = self._first_rows(), self._first_columns()
+        rows = [range(a, b) for a, b in zip(firsts, [*firsts[1:], len(self)], strict=True)]
+        values = np.add.reduceat(np.add.reduceat(self.values, starts, axis=1), firsts, axis=0)
+        place = np.searchsorted(starts, np.arange(len(self.tokens) + 1), side="right") - 1
+        spelled = tuple("".join(self.spelled[i] for i in run) or self.outputs[run[0]] for run in rows)
+        outputs = tuple(self.outputs[run[0]] if len(run) == 1 else word for run, word in zip(rows, spelled, strict=True))
+        examples = [self._together(run, values[k], outputs[k]) for k, run in enumerate(rows)]
         return replace(
             self,
-            inputs=replace(
-                pieces,
-                texts=tuple(joined.texts),
-                spans=None if joined.spans is None else tuple(joined.spans),
-                special=tuple(pieces.special[i] for i in starts),
-                parts=tuple(pieces.parts[i] for i in starts),
-                columns=tuple(range(len(starts))),
-                ids=tuple(pieces.ids[i] for i in starts),
-            ),
-            values=np.add.reduceat(self.values, starts, axis=1),
-            reach=tuple(place[reach] for reach in self.reach),
-            prompt=place[self.prompt],
+            inputs=_joined(self.inputs, starts),
+            outputs=outputs,
+            spelled=spelled,
+            values=values,
+            reach=tuple(int(place[self.reach[run[-1]] - 1]) + 1 for run in rows),
+            prompt=int(place[self.prompt - 1]) + 1,
+            probabilities=tuple(math.prod(self.probabilities[i] for i in run) for run in rows),
+            certificate=replace(self.certificate, examples=tuple(examples)),
+        )
+
+    def _first_rows(self) -> list[int]:
+        """The outputs that begin a word: no part of a sign, nor what follows a blank or, letters both, goes on."""
+        out = []
+        for i, here in enumerate(self.spelled):
+            before = next((text for text in reversed(self.spelled[:i]) if text), "")
+            follows = i > 0 and self.reach[i] == self.reach[i - 1] + 1
+            goes_on = not here or before.isspace() or (is_letter(before[-1:]) and is_letter(here[:1]))
+            if not (follows and goes_on):
+                out.append(i)
+        return out
+
+    def _first_columns(self) -> list[int]:
+        """The inputs that begin a word; none goes on from the prompt to what follows, or into the first output."""
+        groups = word_groups(_line(self.inputs))
+        cuts = {self.prompt, self.reach[0]}
+        return [i for i in range(len(groups)) if i == 0 or groups[i] != groups[i - 1] or i in cuts]
+
+    def _together(self, run: range, values: NDArray[np.float64], word: str) -> ExampleCertificate:
+        """The certificate of the sum of some outputs over joined inputs: errors add up at worst, and so does what was spent.
+
+        Sums may cancel, so error and tolerance are put in proportion to what is left of the magnitude.
+        """
+        parts = [self.certificate[i] for i in run]
+        magnitude = float(np.abs(values).sum())
+        worst = next((one for one in parts if not one.converged), parts[0])
+        return replace(
+            worst,
+            score=sum(one.score for one in parts),
+            baseline_score=sum(one.baseline_score for one in parts),
+            residual=sum(one.residual for one in parts),
+            magnitude=magnitude,
+            error=sum(one.error * one.magnitude for one in parts) / (magnitude or 1.0),
+            tol=sum(one.tol * one.magnitude for one in parts) / (magnitude or 1.0),
+            gradients=sum(one.gradients for one in parts),
+            forwards=sum(one.forwards for one in parts),
+            target=parts[0].target.replace(repr(self.outputs[run[0]]), repr(word), 1),
         )
 
     @property
     def lines(self) -> list[Tokens]:
-        """As pictures take them, one for each output."""
+        """As pictures of texts take them, one for each output, with its running sum."""
         return [row.line for row in self.rows]
 
-    def terminal(self, **options: Any) -> str:
-        """For a terminal, a line for each output; options as in :func:`integrand.render.text.terminal`."""
-        return pictures.terminal(self.lines, **options)
+    def grid(self, first: str = "the prompt", then: str = "the output so far") -> Grid:
+        """As the heatmap takes it: markers, which add exactly nothing, are left out.
 
-    def html(self, **options: Any) -> str:
-        """One self-contained page; options as in :func:`integrand.render.text.page`."""
-        return pictures.page(self.lines, **{"meta": self.meta} | options)
+        Args:
+            first: what to call the user's own text.
+            then: what to call the generated prefix.
+        """
+        real = np.flatnonzero(~np.array(self.inputs.special))
+        blocks: list[Block] = []
+        for name, columns in ((first, real[real < self.prompt]), (then, real[real >= self.prompt])):
+            there = columns < np.array(self.reach)[:, None]
+            names = tuple(_seen(self.tokens[i]) for i in columns)
+            blocks.append(Block(name, "so far" if blocks else name.split()[-1], names, self.values[:, columns], there))
+        starts, ends = (tuple(getattr(one, name) for one in self.certificate) for name in ("baseline_score", "score"))
+        return Grid(tuple(_seen(name) for name in self.outputs), tuple(blocks), starts, ends)
 
-    def show(self, **options: Any) -> Figure:
-        """A matplotlib figure; options as in :func:`integrand.render.text.figure`."""
-        return pictures.figure(self.lines, **options)
+    @property
+    def title(self) -> str:
+        """The prompt and what was explained of the rest."""
+        pieces = self.inputs
+        shown = pieces.texts[: self.prompt] if pieces.spans is None else ()
+        prompt = " ".join(shown) or pieces.text[: max((end for _, end in (pieces.spans or ())[: self.prompt]), default=0)]
+        return f"{prompt} → {''.join(self.spelled).strip()}"
+
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """A table for a terminal, a row for each output.
+
+        Args:
+            colour: 24-bit colours.
+            width: in letters; that of the terminal if not given. What is wider goes on below.
+        """
+        return f"{self.title}\n{_grid.terminal(self.grid(), colour=colour, width=width)}"
+
+    def html(self, *, title: str = "What each output is owed to", command: str | None = None) -> str:
+        """One self-contained page: the heatmap, and each output with its running sum and certificate.
+
+        Args:
+            title: the heading.
+            command: what makes the page again, to be shown in it.
+        """
+        return _grid.page(self.grid(), self.lines, title=title, lead=self.title, meta=self.meta, command=command)
+
+    def show(self, *, title: str | None = None) -> Figure:
+        """The heatmap with matplotlib; of long texts a line for each output, in colours.
+
+        Args:
+            title: a heading; by default prompt and output.
+        """
+        head = self.title if title is None else title
+        return _grid.figure(self.grid(), title=head) if len(self.tokens) <= WIDEST else pictures.figure(self.lines, title=head)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the ending of the path."""
-        return pictures.save(self.lines, path, **with_meta(path, self.meta, options))
+        """Write ``.html``, ``.json`` or a picture, by the ending of the path; options of :meth:`html` or :meth:`show`."""
+        numbers = [line.numbers() for line in self.lines]
+        return write(Path(path), options, picture=self.show, numbers=lambda: numbers, report=self.html)
 
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
@@ -142,4 +225,22 @@ class Generated:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return pictures.fragment(self.lines)
+        return _grid.fragment(self.grid())
+
+
+def _line(pieces: Pieces) -> Tokens:
+    return Tokens(pieces.texts, [0.0] * len(pieces.texts), pieces.spans, text=None if pieces.spans is None else pieces.text)
+
+
+def _joined(pieces: Pieces, starts: list[int]) -> Pieces:
+    """Tokens joined, given the first of each word."""
+    labels = np.searchsorted(starts, np.arange(len(pieces.texts)), side="right").tolist()
+    line = stripped(_line(pieces).joined(labels))
+    kept: dict[str, Any] = {name: tuple(getattr(pieces, name)[i] for i in starts) for name in ("special", "parts", "ids")}
+    spans = None if line.spans is None else tuple(line.spans)
+    return replace(pieces, texts=tuple(line.texts), spans=spans, columns=tuple(range(len(starts))), **kept)
+
+
+def _seen(name: str) -> str:
+    """A name to show: a token that is a blank as vocabularies write it."""
+    return name.strip() or "▁"

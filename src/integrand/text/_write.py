@@ -65,6 +65,7 @@ def write(
         device: where ids go.
         generate: further options of the model's own ``generate``.
     """
+    _check_generate(generate)
     encoded = encode(model, tokenizer, [prompt], device=device)
     config: Any = model.config
     both = bool(getattr(config, "is_encoder_decoder", False))
@@ -88,6 +89,19 @@ def write(
     if not both:
         check_length(model, tokenizer, encoded.ids.shape[1] + len(out) - 1, "prompt and continuation")
     return Written(encoded, tuple(out), start)
+
+
+def _check_generate(options: dict[str, Any]) -> None:
+    """Refuse what would be lost: more texts than the one that is explained, another shape of the answer."""
+    if options.get("num_return_sequences", 1) != 1:
+        raise OptionError(
+            f"got generate={{'num_return_sequences': {options['num_return_sequences']!r}}}; expected one text to explain. "
+            "Write the others with model.generate, and pass each as continuation=."
+        )
+    for name in ("max_new_tokens", "inputs", "input_ids", "attention_mask", "return_dict_in_generate"):
+        if name in options:
+            own = "Pass max_new_tokens= itself." if name == "max_new_tokens" else "Leave it out."
+            raise OptionError(f"got {name!r} in generate=; expected further options of model.generate only. {own}")
 
 
 def _check_causal(model: nn.Module, ids: Tensor) -> None:
