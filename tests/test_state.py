@@ -245,3 +245,16 @@ def test_tensors_made_in_inference_mode():
     for result in (inside, along, outside):
         torch.testing.assert_close(result.values, expected.values, rtol=0, atol=0)
         assert not result.values.is_inference()
+
+
+def test_sums_in_no_fixed_order_are_not_randomness():
+    """As a GPU adds: two terms of a million that cancel, and their rounding, which differs from call to call."""
+    calls = 0
+
+    def model(x):
+        nonlocal calls
+        calls += 1
+        return (x[:, 0] - x[:, 1]) * 1e6 + x[:, 2] + 0.06 * (calls % 3)
+
+    result = integrated_gradients(model, torch.tensor([[1.0, 1.0, 0.5]]), tol=1.0)
+    torch.testing.assert_close(result.values, torch.tensor([[1e6, -1e6, 0.5]]))
