@@ -53,6 +53,9 @@ OPTIONAL = [
     "hypothesis",
     "typer",
     "shap",
+    "rdkit",
+    "chemprop",
+    "admet_ai",
 ]
 
 

@@ -108,7 +108,7 @@ def load(path: Path) -> Attribution:
     try:
         with safe_open(str(path), framework="pt") as file:
             header = _header(path, file.metadata() or {})
-            examples = tuple(_example(row) for row in header["certificate"])
+            examples = tuple(example_of(row) for row in header["certificate"])
             promises = tuple(Promise(**row) for row in header.get("promises", []))
             extras = {name: _tensors(file, f"extras.{name}", shape) for name, shape in header.get("extras", {}).items()}
             values = _tensors(file, "values", header["structure"])
@@ -142,6 +142,7 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     return header
 
 
-def _example(row: dict[str, Any]) -> ExampleCertificate:
+def example_of(row: dict[str, Any]) -> ExampleCertificate:
+    """A certificate from its fields, with the name of its status, as JSON holds them."""
     curves = tuple(CurveCertificate(**curve) for curve in row.pop("curves"))
     return ExampleCertificate(**row | {"status": Status[row["status"]], "curves": curves})

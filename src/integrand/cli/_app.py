@@ -9,6 +9,7 @@ import typer
 from .._api import version_of
 from ._axioms import axioms
 from ._image import image
+from ._molecule import molecule
 from ._questions import questions, rules
 from ._retina import retina
 from ._text import text
@@ -27,6 +28,7 @@ app.command()(questions)
 app.command()(rules)
 app.command()(translate)
 app.command()(text)
+app.command()(molecule)
 app.command()(axioms)
 
 

@@ -1,0 +1,278 @@
+"""The drawn molecule: halos on atoms and bonds, arcs between atoms that are not bonded, numbers, a legend.
+
+All is drawn by :class:`~integrand.render._molecule_canvas.Canvas`, so that SVG and pixels show the same.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ..errors import OptionError
+from ._molecule_canvas import DARK, LIGHT, PADDING, Array, Canvas, Kind, Paper
+from ._molecule_data import Molecule
+from ._molecule_layout import BOND, laid_out, positions
+from ._text_colours import QUIET, number
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+RINGS = ((1.0, 0.2), (0.88, 0.4), (0.76, 0.6), (0.64, 0.8), (0.52, 1.0))
+"""A halo is this many discs from the outside in: the share of its radius and of its colour."""
+
+FAINT = 0.02
+"""What is below this share of the strongest attribution gets no colour."""
+
+SCALE, WIDEST, SMALLEST, MARGIN = 28.0, 2000.0, (300, 200), 18.0
+"""Pixels per unit of the coordinates where no size is asked for, the width that they shrink for, the least, and for letters."""
+
+MOST_ARCS = 80
+"""More of them cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a molecule is drawn.
+
+    Attributes:
+        size: width and height in pixels, legend included; None for what the molecule needs.
+        pairs: how pairs that are not bonds are drawn.
+        numbers: whether the values of atoms and bonds are written next to them.
+        legend: whether scale and sums stand below.
+        dark: light on dark paper.
+        limit: the attribution that has the strongest colour; None for the largest.
+        fill: whether the paper is drawn.
+    """
+
+    size: tuple[int, int] | None = None
+    pairs: Literal["arcs", "none"] = "arcs"
+    numbers: bool = False
+    legend: bool = True
+    dark: bool = False
+    limit: float | None = None
+    fill: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pairs not in ("arcs", "none"):
+            raise OptionError(f"got pairs={self.pairs!r}; expected 'arcs' or 'none'")
+        if self.size is not None and not (len(self.size) == 2 and all(60 <= side <= 20_000 for side in self.size)):
+            raise OptionError(f"got size={self.size!r}; expected (width, height) of 60 to 20,000 pixels")
+        if self.limit is not None and not 0 < self.limit < math.inf:
+            raise OptionError(f"got limit={self.limit!r}; expected a positive number, or None for the largest attribution")
+
+    @property
+    def paper(self) -> Paper:
+        """The colours."""
+        return DARK if self.dark else LIGHT
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A molecule that was drawn.
+
+    Attributes:
+        canvas: with everything on it.
+        spots: (N, 2), where the atoms are.
+        bond: the length of a bond.
+        arcs: (i, j, value, the curve as (points, 2)) of the pairs that were drawn as arcs.
+    """
+
+    canvas: Canvas
+    spots: Array
+    bond: float
+    arcs: tuple[tuple[int, int, float, Array], ...]
+
+
+def draw(molecule: Molecule, look: Look, kind: Kind) -> Drawing:
+    """Draw a molecule; see :func:`integrand.render.molecule.svg`."""
+    limit = look.limit or molecule.limit
+    mol = laid_out(molecule.mol)
+    if look.numbers:
+        _write_numbers(molecule, mol, limit)
+    lines = _legend_lines(molecule, look, limit) if look.legend else []
+    page = _page(mol, look, lines, kind)
+    spots, scale = _places(mol, len(molecule.atoms), page.canvas())
+    canvas, bond = page.canvas(), BOND * scale
+    arcs = tuple(_arcs(molecule, spots, bond, limit)) if look.pairs == "arcs" else ()
+    _halos(canvas, molecule, spots, bond, limit)
+    for _, _, value, curve in arcs:
+        share = min(1.0, abs(value) / limit)
+        canvas.shape(_ribbon(curve, bond * (0.03 + 0.08 * share)), look.paper.line(math.copysign(share, value)))
+    canvas.molecule(mol, max(1.0, 0.065 * scale))
+    if look.legend:
+        _legend(canvas, page.lines, limit, page.panel, page.unit)
+    return Drawing(canvas, spots, bond, arcs)
+
+
+@dataclass(frozen=True)
+class _Page:
+    """How the room is shared out: the molecule above, the legend with its lines below."""
+
+    kind: Kind
+    look: Look
+    size: tuple[int, int]
+    panel: int
+    unit: float
+    most: float
+    lines: tuple[str, ...]
+
+    def canvas(self) -> Canvas:
+        return Canvas(self.kind, self.size, self.panel, self.look.paper, fill=self.look.fill, most=self.most)
+
+
+def _page(mol: Mol, look: Look, lines: Sequence[str], kind: Kind) -> _Page:
+    """Where no size is asked for, bonds have one length whatever their number, until the picture gets too wide."""
+    zoom = 2 if kind == "png" else 1  # screens with two pixels for one are common
+    if look.size is None:
+        wide, high = np.ptp(positions(mol), axis=0)
+        scale = min(SCALE, WIDEST / max(wide, high, 1.0))
+        least = (SMALLEST[0], SMALLEST[1] if look.legend else SMALLEST[1] // 2)
+        needs = ((scale * side + 2 * MARGIN) / (1 - 2 * PADDING) for side in (wide, high))
+        width, height = (zoom * max(low, math.ceil(need)) for low, need in zip(least, needs, strict=True))
+        unit, most = float(zoom), zoom * SCALE
+    else:
+        width, height = look.size
+        unit, most = min(2.5, max(0.75, min(width / 420, height / 320))), max(SCALE, min(look.size) / 8)
+    wrapped = tuple(part for line in lines for part in textwrap.wrap(line, max(12, int(width / (6.4 * unit)))))
+    foot = round(unit * (32 + 16 * len(wrapped))) if look.legend else 0
+    full = (width, height) if look.size else (width, height + foot)
+    return _Page(kind, look, full, max(full[1] - foot, 20), unit, most, wrapped)
+
+
+def _places(mol: Mol, count: int, trial: Canvas) -> tuple[Array, float]:
+    """Where atoms will be. Halos lie under the molecule, so that it has to be drawn once to know."""
+    trial.molecule(mol)
+    return trial.places(count)
+
+
+def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit: float) -> None:
+    """Discs on atoms and capsules on bonds, ring by ring over the whole molecule, so that no edge covers a neighbour's core."""
+    if not limit:
+        return
+    paper = canvas.paper
+    atoms, bonds = (np.clip(values / limit, -1, 1) for values in (molecule.atoms, molecule.bonds))
+    for ring, (inner, depth) in enumerate(RINGS):
+        for share, (i, j) in sorted(zip(bonds, molecule.ends, strict=True), key=lambda one: abs(one[0])):
+            if ring in _rings(abs(share), thin=True):
+                half = bond * (0.08 + 0.1 * math.sqrt(abs(share))) * inner
+                canvas.shape(_capsule(spots[i], spots[j], half), paper.area(share * depth))
+        for share, spot in sorted(zip(atoms, spots, strict=True), key=lambda one: abs(one[0])):
+            if ring in _rings(abs(share), thin=False):
+                canvas.disc(spot, bond * (0.16 + 0.24 * math.sqrt(abs(share))) * inner, paper.area(share * depth))
+
+
+def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
+    """Which rings are drawn: fewer where they could not be told apart, none where nothing could be told from the paper."""
+    if share < FAINT:
+        return ()
+    if share < 0.35:
+        return (0, 4) if thin else (0, 2, 4)
+    return (0, 2, 4) if thin else (0, 1, 2, 3, 4)
+
+
+def _capsule(start: Array, end: Array, half: float) -> Array:
+    """The middle of a bond with round ends, as a polygon."""
+    a, b = start + 0.3 * (end - start), end + 0.3 * (start - end)
+    turn = math.atan2(*(b - a)[::-1])
+    angles = np.linspace(-np.pi / 2, np.pi / 2, 4) + turn
+    round_end = half * np.stack([np.cos(angles), np.sin(angles)], 1)
+    return np.concatenate([b + round_end, a - round_end])
+
+
+def shown_pairs(molecule: Molecule, limit: float) -> list[tuple[int, int, float]]:
+    """The pairs that get an arc, strongest last: those that would not be neutral next to the strongest colour."""
+    loud = [pair for pair in molecule.far if abs(pair[2]) > QUIET * limit]
+    return sorted(loud, key=lambda pair: abs(pair[2]))[-MOST_ARCS:]
+
+
+def _arcs(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterator[tuple[int, int, float, Array]]:
+    centre = spots.mean(0)
+    joined = [{n.GetIdx() for n in atom.GetNeighbors()} for atom in molecule.mol.GetAtoms()]
+    for i, j, value in shown_pairs(molecule, limit):
+        across = _across(spots[i], spots[j])
+        between = sorted(joined[i] & joined[j])
+        middle = spots[i] + spots[j]
+        if between:  # keep clear of the atom between the two
+            away = float(across @ (middle / 2 - spots[between[0]]))
+            sag = bond * max(0.06, 0.5 - abs(away) / bond)
+        else:
+            away = float(across @ (middle / 2 - centre))
+            sag = 0.2 * float(np.linalg.norm(spots[j] - spots[i]))
+        bow = math.copysign(sag, away) * across
+        yield i, j, value, _curve(spots[i], spots[j], bow, 0.14 * bond, 7 if between else 15)
+
+
+def _across(start: Array, end: Array) -> Array:
+    """Across the way from one point to another, of length 1."""
+    along = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
+    return np.array([-along[1], along[0]])
+
+
+def _curve(start: Array, end: Array, bow: Array, gap: float, count: int) -> Array:
+    """A parabola that begins and ends a gap away from its atoms, (count, 2)."""
+    away = float(np.linalg.norm(end - start))
+    cut = min(0.4, gap / away) if away else 0.0
+    t = np.linspace(cut, 1 - cut, count)[:, None]
+    return np.asarray((1 - t) * start + t * end + 4 * t * (1 - t) * bow)
+
+
+def _ribbon(curve: Array, wide: float) -> Array:
+    """A curve with a width, as a polygon."""
+    along = np.gradient(curve, axis=0)
+    across = np.stack([-along[:, 1], along[:, 0]], 1) / np.maximum(np.linalg.norm(along, axis=1), 1e-9)[:, None]
+    return np.concatenate([curve + across * wide / 2, (curve - across * wide / 2)[::-1]])
+
+
+def _write_numbers(molecule: Molecule, mol: Mol, limit: float) -> None:
+    """Notes that RDKit places where there is room. Its font has no true minus."""
+    digits = max(0, 1 - math.floor(math.log10(limit))) if limit else 0
+    step = 0.5 * 10.0**-digits
+    for i, value in enumerate(molecule.atoms.tolist()):
+        if abs(value) >= step:
+            mol.GetAtomWithIdx(i).SetProp("atomNote", f"{value:+.{digits}f}")
+    for i, value in enumerate(molecule.bonds.tolist()):
+        if abs(value) >= step:
+            mol.GetBondWithIdx(i).SetProp("bondNote", f"{value:+.{digits}f}")
+
+
+def _legend_lines(molecule: Molecule, look: Look, limit: float) -> list[str]:
+    said = f"{molecule.label} {molecule.score:.3g}" if molecule.label and molecule.score is not None else molecule.label
+    parts = ", ".join(f"{name} {number(value)}" for name, value in molecule.parts if value or name in ("atoms", "bonds"))
+    head = ": ".join(part for part in (molecule.title, said) if part)
+    return [line for line in (head, f"sum {number(molecule.total)} = {parts}", pairs_line(molecule, look, limit)) if line]
+
+
+def pairs_line(molecule: Molecule, look: Look, limit: float) -> str:
+    """What the arcs leave out, in a sentence; '' where no pair but the bonds has an attribution."""
+    count = len(molecule.far)
+    if not count:
+        return ""
+    total = math.fsum(value for _, _, value in molecule.far)
+    if look.pairs == "none":
+        return f"{count} other pairs not drawn, in sum {number(total)}"
+    shown = shown_pairs(molecule, limit)
+    share = math.fsum(abs(pair[2]) for pair in shown) / math.fsum(abs(pair[2]) for pair in molecule.far)
+    rest = total - math.fsum(pair[2] for pair in shown)
+    left = f"; the rest adds {number(rest)}" if len(shown) < count else ""
+    return f"arcs: {len(shown)} of {count} other pairs, {100 * share:.0f}% of their magnitude{left}"
+
+
+def _legend(canvas: Canvas, lines: Sequence[str], limit: float, top: int, unit: float) -> None:
+    """The colours with their values, and what was summed."""
+    paper, left, wide = canvas.paper, 12 * unit, min(200 * unit, canvas.size[0] - 24 * unit)
+    high, steps = 10 * unit, 31
+    for k, share in enumerate(np.linspace(-1, 1, steps)):
+        a, b = left + wide * k / steps, left + wide  # each to the end under the next, so that no seams show
+        box = np.array([[a, top], [b, top], [b, top + high], [a, top + high]])
+        canvas.shape(box, paper.area(float(share) if limit else 0.0))
+    ends = (f"against {number(-limit)}", "0", f"for {number(limit)}") if limit else ("", "all zero", "")
+    y = top + high + 9 * unit
+    for text, x, anchor in zip(ends, (left, left + wide / 2, left + wide), ("start", "middle", "end"), strict=True):
+        canvas.text((x, y), text, 10.5 * unit, paper.soft, anchor)  # type: ignore[arg-type]
+    for k, line in enumerate(lines):
+        canvas.text((left, top + unit * (36 + 16 * k)), line, 12 * unit, paper.ink if k == 0 else paper.soft)

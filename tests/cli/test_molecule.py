@@ -1,0 +1,428 @@
+"""``integrand molecule``, as a user types it: one molecule, files, bad ones, stopped and resumed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from rdkit import Chem
+from torch import Tensor
+from typer.testing import CliRunner
+
+from integrand.apps import molecules
+from integrand.apps._admet_network import endpoints
+from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES
+from integrand.apps.molecules import GraphModel, MoleculeAttribution
+from integrand.cli import _molecule, main
+from integrand.cli._app import app
+
+OXYGEN = ATOM_FEATURES["simple"].index("atom O")
+BOND, NEAR = PAIR_FEATURES["simple"].index("distance <= 1"), PAIR_FEATURES["simple"].index("distance <= 2")
+
+Run = Callable[..., Result]
+
+
+def oxygens(atoms: Tensor, pairs: Tensor, ends: Tensor, there: Tensor, near: Tensor) -> Tensor:
+    """Two for each oxygen, a half for each bond, a quarter for each pair of atoms up to two bonds apart."""
+    said = 2 * atoms[:, :, OXYGEN].sum(1) + 0.5 * pairs[:, :, BOND].sum(1) + 0.25 * pairs[:, :, NEAR].sum(1)
+    return said[:, None]
+
+
+class Counting:
+    """A model that counts what it explains, and can be stopped."""
+
+    outputs = ("oxygens",)
+    source = "a test"
+
+    def __init__(self, name: str = "counting") -> None:
+        self.name, self.model = name, GraphModel(oxygens, "simple", self.outputs, name, logits=False)
+        self.explained: list[str] = []
+        self.stop_at = -1
+
+    def explain(self, given: Sequence[Any], **how: Any) -> list[MoleculeAttribution]:
+        if len(self.explained) == self.stop_at:
+            raise KeyboardInterrupt
+        found = self.model.explain(given, **how)
+        self.explained += [one.smiles for one in found]
+        return found
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    made = Counting()
+    monkeypatch.setattr(molecules, "load", lambda name, device: made)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*words: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["integrand", "molecule", *words])
+        return CliRunner().invoke(app, ["molecule", *words])
+
+    return invoke
+
+
+class Tags(HTMLParser):
+    """The tags and words of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_one_molecule_in_the_terminal(run: Run, model: Counting) -> None:
+    done = run("CCO", "--smarts", "hydroxyl=[OH]")
+    assert done.exit_code == 0, done.output
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert "oxygens: 3.75, and 0 with all features zero" in done.stdout
+    assert ["O2", "+2", "+0.5", "+2.5"] in lines  # itself, half of a bond (0.75) and of a pair (0.25), together
+    assert ["C1", "+0", "+0.75", "+0.75"] in lines
+    assert ["C0-O2", "+0.25", "no", "bond"] in lines
+    assert ["C0-C1", "+0.75"] in lines
+    assert ["by", "kind", "atoms", "+2", "53%"] in lines
+    assert ["bonded", "pairs", "+1.5", "40%"] in lines
+    assert ["by", "pattern", "hydroxyl", "+2.5", "67%"] in lines
+    assert "converged" in lines[-1]
+    assert done.stderr == ""
+
+
+def test_numbers_of_atoms_and_bonds_as_a_table(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.csv").write_text('id,smiles\n"a,1",CCO\nb,O\n')
+    done = run("--file", "many.csv", "--out", "values.csv")
+    assert done.exit_code == 0, done.output
+    found = table(tmp_path / "values.csv")
+    keys = ("molecule", "title", "smiles", "kind", "index", "name", "begin", "end")
+    assert [tuple(row[key] for key in keys) for row in found] == [
+        ("1", "a,1", "CCO", "atom", "0", "C", "", ""),
+        ("1", "a,1", "CCO", "atom", "1", "C", "", ""),
+        ("1", "a,1", "CCO", "atom", "2", "O", "", ""),
+        ("1", "a,1", "CCO", "bond", "0", "C0-C1", "0", "1"),
+        ("1", "a,1", "CCO", "bond", "1", "C1-O2", "1", "2"),
+        ("1", "a,1", "CCO", "pair", "", "C0-O2", "0", "2"),
+        ("2", "b", "O", "atom", "0", "O", "", ""),
+    ]
+    assert [float(row["value"]) for row in found] == pytest.approx([0, 0, 2, 0.75, 0.75, 0.25, 2])
+    assert [float(row["pairs"]) for row in found if row["kind"] == "atom"] == pytest.approx([0.5, 0.75, 0.5, 0])
+    assert [float(row["total"]) for row in found if row["kind"] == "atom"] == pytest.approx([0.5, 0.75, 2.5, 2])
+    assert [float(row["score"]) for row in found] == pytest.approx([3.75] * 6 + [2])
+
+
+def test_numbers_as_json_and_printed(run: Run, model: Counting, tmp_path: Path) -> None:
+    done = run("CCO", "C1CC", "O", "--out", "values.json", "--json", "--smarts", "water=[OH2]")
+    assert done.exit_code == 1
+    found = json.loads((tmp_path / "values.json").read_text())
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found["molecules"] == printed
+    assert [one["score"] for one in printed] == pytest.approx([3.75, 2])
+    assert [one["smiles"] for one in found["failed"]] == ["C1CC"]
+    assert "ring" in found["failed"][0]["error"]
+    assert printed[1]["account"]["sections"]["pattern"][0]["name"] == "water"
+
+
+def test_an_sd_file_with_lists_of_atom_properties(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "a.smi").write_text("CCO ethanol\n")
+    assert run("--file", "a.smi", "--out", "values.sdf").exit_code == 0
+    mol = next(iter(Chem.SDMolSupplier(str(tmp_path / "values.sdf"))))
+    assert mol.GetProp("_Name") == "ethanol"
+    assert [atom.GetDoubleProp("attribution") for atom in mol.GetAtoms()] == pytest.approx([0.5, 0.75, 2.5])
+    assert [atom.GetDoubleProp("attribution_of_atom_itself") for atom in mol.GetAtoms()] == pytest.approx([0, 0, 2])
+    assert [float(value) for value in mol.GetProp("attribution_of_bonds").split()] == pytest.approx([0.75, 0.75])
+    again = run("--file", "values.sdf", "--json")  # what is written is read again
+    assert json.loads(again.stdout)["name"] == "ethanol"
+    assert json.loads(again.stdout)["score"] == pytest.approx(3.75)
+
+
+def test_atoms_of_an_sd_file_are_counted_in_the_order_of_the_smiles(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "a.sdf").write_text(Chem.MolToMolBlock(Chem.MolFromSmiles("OCC")) + "$$$$\n")
+    assert run("--file", "a.sdf", "--out", "b.csv").exit_code == 0
+    found = [row for row in table(tmp_path / "b.csv") if row["kind"] == "atom"]
+    assert [(row["smiles"], row["name"]) for row in found] == [("CCO", "C"), ("CCO", "C"), ("CCO", "O")]
+    assert [float(row["total"]) for row in found] == pytest.approx([0.5, 0.75, 2.5])
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<"), ("png", b"\x89PNG")])
+def test_a_picture_of_one_molecule(run: Run, model: Counting, tmp_path: Path, ending: str, start: bytes) -> None:
+    done = run("CCO", "--out", f"deep/a.{ending}")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "deep" / f"a.{ending}").read_bytes().startswith(start)
+    refused = run("CCO", "CC", "--out", f"b.{ending}")
+    assert "for 2 molecules" in str(refused.exception)
+    assert not list(tmp_path.glob("b.*"))
+
+
+def test_an_unparsable_smiles_in_the_middle_is_listed_at_the_end(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text("smiles name\nCCO good\nC(C bad\nc1ccccc1X\nO water\n")
+    done = run("--file", "many.smi", "--out", "page.html")
+    assert done.exit_code == 1
+    assert model.explained == ["CCO", "O"]
+    assert "not explained: bad: got 'C(C'" in done.stderr
+    assert "not explained: many.smi, line 4: got 'c1ccccc1X'" in done.stderr
+    assert "explained 2 of 4 molecule(s); wrote page.html" in done.stderr
+    page = Tags((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "Not explained: bad" in page.words
+    assert "integrand molecule --file many.smi --out page.html" in page.words
+
+
+def test_where_none_works_nothing_is_written(run: Run, model: Counting, tmp_path: Path) -> None:
+    done = run("C1CC", "XX", "--out", "page.html")
+    assert done.exit_code == 2
+    assert done.stderr.count("not explained: ") == 2
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_hostile_names_are_words_on_the_page(run: Run, model: Counting, tmp_path: Path) -> None:
+    hostile = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+    (tmp_path / "a.smi").write_text(f"CCO {hostile}\nO b\nC1 {hostile}\n")
+    (tmp_path / "b.smi").write_text("CCO kind\nO b\nC1 kind\n")
+    for name in ("a", "b"):
+        assert run("--file", f"{name}.smi", "--smarts", "<b>=O", "--out", f"{name}.html").exit_code == 1
+    bad, good = (Tags((tmp_path / f"{name}.html").read_text(encoding="utf-8")) for name in ("a", "b"))
+    assert bad.tags == good.tags
+    assert hostile in bad.words
+
+
+def test_several_molecules_are_a_line_each(run: Run, model: Counting) -> None:
+    done = run("CCO", "O")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["CCO: 3.75  O2 +2.5, C1 +0.75, C0 +0.5", "O: 2  O0 +2"]
+
+
+MANY = "".join(f"{'C' * n}O m{n}\n" for n in range(1, 7))
+
+
+@pytest.mark.parametrize("name", ["page.html", "values.csv", "values.json"])
+def test_a_stopped_run_goes_on_and_gives_the_same_file(run: Run, model: Counting, tmp_path: Path, name: str) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    model.stop_at = 4
+    done = run("--file", "many.smi", "--out", name)
+    assert done.exit_code == 130
+    assert "the same command goes on where it was" in done.stderr
+    assert not (tmp_path / name).exists()
+    model.stop_at = -1
+    done = run("--file", "many.smi", "--out", name)
+    assert done.exit_code == 0, done.output
+    assert "explained 6 of 6 molecule(s) (4 done before)" in done.stderr
+    assert len(model.explained) == 6
+    resumed = (tmp_path / name).read_bytes()
+    assert run("--file", "many.smi", "--out", name, "--again").exit_code == 0
+    assert len(model.explained) == 12
+    assert (tmp_path / name).read_bytes().replace(b" --again", b"") == resumed
+
+
+class Together:
+    """A network on graphs that counts what it explains at a time, and can be stopped or fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches: list[list[str]] = []
+        self.stop_at, self.bad, self.explain = -1, "", GraphModel.explain
+        made = GraphModel(oxygens, "simple", ("oxygens",), "counting", logits=False)
+        monkeypatch.setattr(molecules, "load", lambda name, device: made)
+        monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: self.called(model, given, how))
+        monkeypatch.setattr(_molecule, "TOGETHER", 2)
+
+    def called(self, model: GraphModel, given: Sequence[str], how: dict[str, Any]) -> list[MoleculeAttribution]:
+        if len(self.batches) == self.stop_at:
+            raise KeyboardInterrupt
+        if self.bad in given:
+            raise RuntimeError("boom")
+        self.batches.append(list(given))
+        return self.explain(model, given, **how)
+
+
+def test_molecules_of_about_the_same_size_go_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In windows of eight; the file has them in their own order, and a stopped run loses the batch that it was at."""
+    seen = Together(monkeypatch)
+    texts = ["CCCCO", "C1C", "CO", "CCCO", "O", "CCCCCCO", "CCCCCO", "CCO", "CCCCCCCO", "C"]
+    (tmp_path / "many.smi").write_text("\n".join(texts))
+    seen.stop_at = 2
+    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 130
+    assert seen.batches == [["O", "CO"], ["CCO", "CCCO"]]
+    seen.stop_at = -1
+    done = run("--file", "many.smi", "--out", "a.csv")
+    assert done.exit_code == 1
+    assert "explained 9 of 10 molecule(s) (4 done before)" in done.stderr
+    assert seen.batches[2:] == [["CCCCO", "CCCCCO"], ["CCCCCCO"], ["C", "CCCCCCCO"]]
+    assert list(dict.fromkeys(row["smiles"] for row in table(tmp_path / "a.csv"))) == [text for text in texts if text != "C1C"]
+
+
+def test_of_a_batch_only_the_molecule_at_fault_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Together(monkeypatch)
+    seen.bad = "CO"
+    done = run("CCO", "CO", "O")
+    assert done.exit_code == 1
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["CCO", "O"]
+    assert done.stderr == "not explained: CO: the model: RuntimeError: boom. --debug shows where it happened.\n"
+    assert seen.batches == [["O"], ["CCO"]]
+
+
+def test_molecules_that_miss_the_tolerance_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cubed(*tensors: Tensor) -> Tensor:
+        return oxygens(*tensors) ** 9
+
+    wild = GraphModel(cubed, "simple", ("oxygens",), "wild", logits=False)
+    monkeypatch.setattr(molecules, "load", lambda name, device: wild)
+    explain = GraphModel.explain
+    monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: explain(model, given, steps=1, **how))
+    done = run("CCO", "O", "--tol", "1e-4")
+    assert "note: the tolerance was not met for 2 of 2 molecule(s): CCO, O" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    whole, kept = (tmp_path / "values.csv").read_bytes(), tmp_path / "values.progress.jsonl"
+    lines = kept.read_bytes()
+    assert lines.count(b"\n") == 6
+    last = len(lines) - lines.rstrip(b"\n").rfind(b"\n") - 1
+    for lost in (1, 2, last // 2, last - 1, last):
+        kept.write_bytes(lines[:-lost])
+        model.explained.clear()
+        assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+        assert model.explained == ["CCCCCCO"]
+        assert (tmp_path / "values.csv").read_bytes() == whole
+        assert kept.read_bytes() == lines
+    kept.write_bytes(lines.replace(b'"atoms"', b'"a\x00oms"', 1))  # a damaged line counts as nothing
+    model.explained.clear()
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert model.explained == ["CO"]
+    assert (tmp_path / "values.csv").read_bytes() == whole
+
+
+def test_what_is_done_serves_every_ending_and_every_order(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    (tmp_path / "more.smi").write_text("CCCCCCCO new\n" + "".join(reversed(MANY.splitlines(keepends=True))))
+    assert run("--file", "many.smi", "--out", "a.html").exit_code == 0
+    model.explained.clear()
+    assert run("--file", "more.smi", "--out", "a.json", "--smarts", "alcohol=CO").exit_code == 0
+    assert model.explained == ["CCCCCCCO"]
+    found = json.loads((tmp_path / "a.json").read_text())["molecules"]
+    assert [one["name"] for one in found] == ["new", *(f"m{n}" for n in range(6, 0, -1))]
+
+
+@pytest.mark.parametrize("change", ["tol", "model"])
+def test_another_model_or_option_is_computed_again(
+    run: Run, model: Counting, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    assert run("CCO", "--out", "a.csv").exit_code == 0
+    other = Counting("another") if change == "model" else model
+    monkeypatch.setattr(molecules, "load", lambda name, device: other)
+    model.explained.clear()
+    assert run("CCO", "--out", "a.csv", *(("--tol", "0.02") if change == "tol" else ())).exit_code == 0
+    assert other.explained == ["CCO"]
+    assert run("CCO", "--out", "a.csv").exit_code == 0  # what the first one did is there still
+    assert other.explained == ["CCO"]
+
+
+def test_quiet_says_only_what_went_wrong(run: Run, model: Counting) -> None:
+    done = run("CCO", "C1", "--out", "a.csv", "--quiet")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("not explained: C1: ")
+    assert done.stderr.count("\n") == 1
+    assert run("CCO", "--out", "a.csv", "--quiet").output == ""
+
+
+def test_molecules_of_a_table_by_a_column(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("name,structure A,smiles\nx,O,C\n")
+    assert run("--file", "t.csv", "--column", "structure_a").stdout.splitlines()[0] == "x: O"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "got no molecule"),
+        (("C", "--out", "a.docx"), "a.docx"),
+        (("C", "--smarts", "CO"), "expected NAME=SMARTS"),
+        (("C", "--smarts", "x=C(("), "RDKit cannot read"),
+        (("C", "--column", "smiles"), "without a table"),
+        (("--file", "absent.smi"), "cannot be read"),
+        (("--file", "a.pdf"), "ends in .smi"),
+        (("here.smi",), "expected --file here.smi"),
+        (("--file", "empty.csv"), "holds no molecule"),
+    ],
+)
+def test_errors_are_one_line_and_status_two(
+    words: tuple[str, ...],
+    said: str,
+    model: Counting,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.smi").write_text("C\n")
+    (tmp_path / "empty.csv").write_text("")
+    monkeypatch.setattr(sys, "argv", ["integrand", "molecule", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert error.count("\n") == 1
+    assert said in error
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "name"), [("rdkit", "molecules", "weave-w1n2"), ("chemprop", "admet", "admet:AMES")]
+)
+def test_a_missing_package_is_said_with_the_extra_that_has_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, package: str, extra: str, name: str
+) -> None:
+    endpoints.cache_clear()
+    for part in [key for key in sys.modules if key.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, part, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert f"pip install 'integrand[{extra}]'" in str(run("CCO", "--model", name).exception)
+
+
+def test_what_fails_in_a_model_is_a_molecule_that_fails(run: Run, model: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    explain = model.explain
+
+    def fails(given: Sequence[Any], **how: Any) -> list[MoleculeAttribution]:
+        if given == ["O"]:
+            raise RuntimeError("boom\nand more")
+        return explain(given, **how)
+
+    monkeypatch.setattr(model, "explain", fails)
+    done = run("CCO", "O")
+    assert done.exit_code == 1
+    assert "not explained: O: the model: RuntimeError: boom. --debug shows where it happened." in done.stderr
+    assert isinstance(run("O", "--debug").exception, RuntimeError)
+
+
+def test_a_real_network_by_name(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "CC(=O)Oc1ccccc1C(=O)O", "--model", "weave-w1n2", "--json", "--device", "cpu", "--score", "logit", "--tol", "0.05"
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    total = sum(row["value"] for row in found["rows"])
+    assert total == pytest.approx(found["score"] - found["baseline_score"], abs=0.05 * found["certificate"]["magnitude"])
+    assert len([row for row in found["rows"] if row["kind"] == "bond"]) == 13
+    refused = run("C", "--model", "weave-w9")
+    assert "weave-w9" in str(refused.exception)
+    shutil.rmtree(tmp_path)  # nothing is left open
