@@ -48,6 +48,7 @@ SETTINGS: dict[str, Any] = {
     "dropout": 0.1,
     "epochs": 15,
     "batch": 128,
+    "moving": 1.0,
 }
 TOL = 0.01
 COLUMNS = {"tau": "Kendall tau", "all": "AUROC, all matches", "best": "AUROC, best set"}
