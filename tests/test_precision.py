@@ -19,7 +19,8 @@ def test_autocast_is_named_and_its_rounding_counts() -> None:
     model, x = network(), torch.randn(3, 30, generator=torch.Generator().manual_seed(1))
     exact = ig.integrated_gradients(model.double(), x.double(), tol=1e-9).values
     model.float()
-    with torch.autocast("cpu", torch.bfloat16), pytest.warns(ConvergenceWarning, match="gradients in bfloat16 .*use a model and input in float32 or"):
+    remedy = "gradients in bfloat16 .*use a model and input in float32 or"
+    with torch.autocast("cpu", torch.bfloat16), pytest.warns(ConvergenceWarning, match=remedy):
         result = ig.integrated_gradients(model, x, tol=1e-3)
     for i, certificate in enumerate(result.certificate):
         true = float((result.values[i].double() - exact[i]).abs().sum() / exact[i].abs().sum())
