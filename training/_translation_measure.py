@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import sacrebleu
 import torch
 from _translation_data import Pair, key
 from numpy.typing import NDArray
@@ -67,6 +66,8 @@ def translate(model: Seq2Seq, pieces: Tokenizer, texts: list[str], *, beam: int 
 
 def measure(model: Seq2Seq, pieces: Tokenizer, parts: dict[str, list[Pair]], *, beam: int = 5) -> dict[str, float]:
     """BLEU by sacrebleu's defaults: of each pair alone, and of each English text against all its translations."""
+    import sacrebleu  # not for --help
+
     found = {}
     for name, pairs in parts.items():
         said = translate(model, pieces, [p.english for p in pairs], beam=beam)

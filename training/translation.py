@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import importlib.util
 import json
 import math
 import multiprocessing
@@ -246,7 +247,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--looks", type=int, default=8, help="how often the validation sentences are translated")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if importlib.util.find_spec("sacrebleu") is None:  # before minutes of training, not after them
+        parser.error("there is no sacrebleu, by which translations are measured: pip install sacrebleu")
+    return options
 
 
 def main() -> None:

@@ -143,6 +143,12 @@ def test_table_json_and_page(tmp_path: Path) -> None:
         found.save(tmp_path / "r.png")
 
 
+def test_too_few_questions_for_a_rule() -> None:
+    said = str(rules(Scripted(VALUES, by_words), ASKED[:1]))
+    assert said.startswith("1 question. ")
+    assert "No phrase is supported by enough questions" in said
+
+
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="1 labels for 18"):
         rules(Scripted(VALUES, by_words), ASKED, ["number"])

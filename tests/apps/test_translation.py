@@ -15,7 +15,7 @@ from torch import nn
 from integrand.apps import translation
 from integrand.apps._seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq
 from integrand.apps.translation import Alignment, Translator, _Next
-from integrand.errors import InputError, MissingExtraError, OptionError
+from integrand.errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from integrand.functions._modules import modules_of
 
 GREETING = "good morning ladies and gentlemen"
@@ -241,6 +241,14 @@ def test_an_empty_text_is_refused(translator, bad):
     for call in (translator.translate, translator.explain, lambda text: translator.explain("good morning", text)):
         with pytest.raises(InputError, match="empty"):
             call(bad)
+
+
+@pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
+def test_signs_that_the_vocabulary_lacks_are_named(translator):
+    with pytest.warns(IntegrandWarning, match=r"does not know '日' in the text, which becomes <unk>"):
+        translator.explain("good 日", "gut", tol=0.5)
+    with pytest.warns(IntegrandWarning, match=r"does not know '本' in the translation"):
+        translator.explain("good", "gut 本", tol=0.5)
 
 
 def test_bad_options_are_refused(translator):

@@ -48,6 +48,7 @@ def test_questions(run: Run) -> None:
 def test_json_and_target(run: Run) -> None:
     (one,) = json.loads(run("questions", HOW, "--json", "--target", "text", "--tol", "0.05").stdout)
     assert one["label"] == "text"
+    assert one["certificate"]["target"] == "text (probability)"
     assert sum(row["value"] for row in one["tokens"]) == pytest.approx(one["score"] - one["baseline_score"], abs=0.05)
     assert HOW[slice(*one["tokens"][2]["span"])] == "townships"
 
@@ -113,6 +114,10 @@ def test_what_is_no_text(run: Run, tmp_path: Path) -> None:
     ("words", "error", "message"),
     [
         (("questions", "   "), InputError, "has no word"),
+        (("questions", ""), InputError, "got the question '', which has no word"),
+        (("rules", ""), OptionError, "got an empty name"),
+        (("questions", HOW, "--running"), OptionError, "--running without a picture"),
+        (("questions", HOW, "--running", "--out", "q.json"), OptionError, "--running without a picture"),
         (("questions", HOW, "--target", "numbr"), TargetError, "Did you mean"),
         (("questions", HOW, "--out", "q.doc"), OptionError, "expected a file that ends in"),
         (("questions", HOW, "--tol", "0"), OptionError, "positive number"),

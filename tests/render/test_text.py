@@ -112,6 +112,26 @@ def test_words_keep_their_order_and_find_their_direction() -> None:
     assert lefts == sorted(lefts, reverse=True)  # the first word is the rightmost
 
 
+def test_pictures_read_words_of_the_other_direction_in_their_own() -> None:
+    pytest.importorskip("matplotlib")
+    from integrand.render._text_figure import placed
+
+    def seen(text: str) -> list[str]:
+        words = placed(spaced(text, [0.1] * len(text.split())))
+        return [word.text for word in sorted(words, key=lambda word: word.left)]
+
+    assert seen("how many שלום עולם people ?") == ["how", "many", "עולם", "שלום", "people", "?"]
+    assert seen("כמה ילדים how many , people שם") == ["שם", "how", "many", ",", "people", "ילדים", "כמה"]
+    assert seen("one two three") == ["one", "two", "three"]
+
+
+def test_columns_of_a_heatmap_are_as_wide_as_their_numbers() -> None:
+    block = Block("text", "text", ("a",), np.array([[-12.5], [0.5]]), np.ones((2, 1), bool))
+    head, *rows = _grid.terminal(Grid(("x", "y"), (block,), (-123.45, -0.5), (-135.95, 0.0)), colour=False).splitlines()
+    assert rows[0].split() == ["x", "−12.50", "−123.45", "−135.95"]
+    assert [len(line) for line in rows] == [len(head)] * 2
+
+
 def test_signs_are_not_cut() -> None:
     text = f"hi {FAMILY}{FLAG} e\u0301"
     assert [text[a:b] for a, b in clusters(text)] == ["h", "i", " ", FAMILY, FLAG, " ", "e\u0301"]

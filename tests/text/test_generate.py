@@ -94,6 +94,7 @@ def test_rows_say_what_they_are_compared_with():
     found = text.generated(*writer("gpt2"), PROMPT, continuation=" capital", against=" bad")
     assert [line.label for line in found.lines] == ["capital against bad"]
     assert found.words()[0].label == "capital against bad"
+    assert found.title == f"{PROMPT} → capital (against bad)"  # over the heatmap, whose scores are differences
     assert found.lines[0].probability is None  # of neither: the score is a difference
     assert "against" not in text.generated(*writer("gpt2"), PROMPT, continuation=" capital")[0].label
 

@@ -113,6 +113,23 @@ def test_baselines(bert):
         text.generated(*writer("gpt2"), "good", continuation=" bad", baseline="mask")
 
 
+@pytest.mark.parametrize("baseline", [None, 3.5, ["zero", None]])
+def test_what_is_no_baseline(bert, baseline):
+    with pytest.raises(OptionError, match=r"got baseline=(None|3\.5); expected one of 'zero'"):
+        text.explain(*bert, "good film", baseline=baseline)
+
+
+def test_parts_are_of_answers(bert):
+    with pytest.raises(OptionError, match="got part='start' for a model that gives no answers"):
+        text.explain(*bert, "good film", part="start")
+
+
+@pytest.mark.parametrize("span", [3, (1,), ("a", "b")])
+def test_what_is_no_span(span):
+    with pytest.raises(OptionError, match=r"got span=.*; expected \(first, end\)"):
+        text.generated(*writer("gpt2"), "The capital", max_new_tokens=2, span=span)
+
+
 def test_no_padding_token():
     model, _ = classifier("gpt2")
     tokenizer = bytes_bpe("gpt2")

@@ -51,13 +51,16 @@ HEADS = {
 }
 
 
+NOTHING = "No phrase is supported by enough questions to be a rule: give more questions, or lower least (--least)."
+
+
 def summary(found: Rules) -> str:
     """What the rules were read off, in a line."""
     right = "" if found.accuracy is None else f" The network agrees with the labels on {found.accuracy:.1%} of them."
     met = "All" if found.converged == 1 else f"{found.converged:.1%} of the"
-    tol = found.settings.get("tol", 0.0)
+    tol, many = found.settings.get("tol", 0.0), "question" if found.questions == 1 else "questions"
     return (
-        f"{found.questions:,} questions.{right} {met} attributions are within the {percent(tol)} asked for "
+        f"{found.questions:,} {many}.{right} {met} attributions are within the {percent(tol)} asked for "
         f"(largest estimated error {percent(found.error)})."
     )
 
@@ -69,7 +72,7 @@ def shown(rule: Rule) -> str:
 
 def table(found: Rules) -> str:
     """A table for a terminal."""
-    lines = [summary(found)]
+    lines = [summary(found), *([] if len(found) else ["", NOTHING])]
     wide = max((len(shown(rule)) for rule in found), default=6)
     for label in found.classes:
         for kind in HEADS:

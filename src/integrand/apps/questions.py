@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -162,7 +162,8 @@ class Classifier:
             for i, values, certificate in zip(rows, result.numpy().tolist(), result.certificate, strict=True):
                 label = self.classes[outputs[i]]
                 chance = answers[i].probabilities[label]
-                found[i] = WordAttribution.of(asked[i], words[i], values, label, chance, certificate)
+                named = replace(certificate, target=f"{label} ({score})")
+                found[i] = WordAttribution.of(asked[i], words[i], values, label, chance, named)
         return [found[i] for i in range(len(asked))]
 
     def _targets(self, target: str | int | Sequence[str | int], count: int) -> list[int]:

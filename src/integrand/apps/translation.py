@@ -14,6 +14,8 @@ input like the text, so that the probability of each output piece is accounted f
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,13 +26,13 @@ from torch import Tensor
 
 from .._api import integrated_gradients
 from ..attribution import Attribution
-from ..errors import InputError, MissingExtraError, OptionError
+from ..errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from ..functions import Score
 from ..text._check import check_options, check_texts
 from ..text._encode import SEPARATOR, Pieces, trimmed
 from ..text._matrix import Generated
 from ._alignment import Alignment
-from ._seq2seq import END, SPECIAL, START, Seq2Seq, load_pieces, search
+from ._seq2seq import END, SPECIAL, START, UNKNOWN, Seq2Seq, load_pieces, search
 from ._seq2seq import load as load_network
 
 __all__ = ["Alignment", "Translator", "load"]
@@ -38,6 +40,9 @@ __all__ = ["Alignment", "Translator", "load"]
 SOURCE = "integrand's own, trained on Tatoeba, Ding and a sample of WMT by training/translation.py"
 MARK = "▁"
 """How the vocabulary writes the blank before a word."""
+
+TELLING = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "So")
+"""Letters, numbers and pictures: signs that say something, where punctuation may be missing."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,9 @@ class Translator:
         else:
             check_texts([target], None)
             said = self.pieces.encode(target).ids[1:-1]
+        self._warn_unknown(text, "text")
+        if target is not None:
+            self._warn_unknown(target, "translation")
         result = self.attribution(ids, said, score=score, tol=tol, **options)
         inputs, translation, spelled = self._inputs(text, said)
         outputs = [*inputs.texts[-len(said) :], SPECIAL[END]]
@@ -167,6 +175,20 @@ class Translator:
             groups=(columns[: x.shape[1]].expand_as(start), columns[x.shape[1] :].expand_as(prefix)),
             **{"progress": False} | options,
         )
+
+    def _warn_unknown(self, text: str, what: str) -> None:
+        """Say which letters and pictures the vocabulary lacks: the network reads, or is scored on, one mark for all of them."""
+        encoded = self.pieces.encode(text)
+        spans = [span for span, piece in zip(encoded.offsets, encoded.ids, strict=True) if piece == UNKNOWN]
+        said = dict.fromkeys(text[slice(*trimmed(text, *span))] for span in spans)
+        lost = [signs for signs in said if any(unicodedata.category(sign) in TELLING for sign in signs)]
+        if lost:
+            warnings.warn(
+                f"the translator does not know {', '.join(map(repr, lost))} in the {what}, which becomes "
+                f"{SPECIAL[UNKNOWN]}; expected English, and German out, in Latin letters.",
+                IntegrandWarning,
+                stacklevel=3,
+            )
 
     def _ids(self, text: str) -> list[int]:
         check_texts([text], None)

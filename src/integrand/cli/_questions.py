@@ -16,8 +16,9 @@ from rich.progress import Progress
 
 from ..apps import questions as app
 from ..apps._question_files import Asked, decoded, parsed, read
+from ..errors import OptionError
 from ..render import text as pictures
-from ._common import ScoreName, check_out, coloured, noted, say, typed
+from ._common import PICTURES, ScoreName, check_out, coloured, noted, say, typed
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
 """Of files that may hold questions."""
@@ -53,7 +54,9 @@ def questions(
     device: Device = None,
 ) -> None:
     """What does a question ask for, and which of its words told?"""
-    check_out(out, (".html", ".png", ".svg", ".pdf", ".json"))
+    check_out(out, (".html", *PICTURES, ".json"))
+    if running and (out is None or out.suffix.lower() == ".json"):
+        raise OptionError("got --running without a picture to draw in; expected --out with .png, .svg or .pdf. Leave it out.")
     asked = _asked(question).questions
     classifier = app.load(model.value, device=device)
     with noted() as notes:
@@ -118,6 +121,8 @@ def _asked(given: Sequence[str]) -> Asked:
 
 def _is_path(text: str) -> bool:
     """Whether a text names what is there, or looks like a path: no question is a word with a slash or such an ending."""
+    if not text.strip():  # Path("") is where one stands
+        return False
     named = len(text.split()) == 1 and ("/" in text or Path(text).suffix.lower() in ENDINGS)
     try:
         return named or Path(text).exists()
@@ -131,6 +136,8 @@ def _typed() -> Asked:
 
 
 def _files(names: Sequence[str]) -> Asked:
+    if not all(name.strip() for name in names):
+        raise OptionError("got an empty name; expected a file with one question per line.")
     parts = [_typed() if name == "-" else read(Path(name)) for name in names]
     labels = [part.labels for part in parts]
     known = None if None in labels else tuple(label for part in labels for label in part or ())

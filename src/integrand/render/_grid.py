@@ -28,6 +28,9 @@ SMALLEST = 0.005
 LEAST = 0.05
 """The strongest cell below which numbers are written in a smaller unit."""
 
+Column = tuple[str, list[tuple[str, float]]]
+"""Of a terminal's table: its name; what stands in each row, and the value that colours it."""
+
 GRID = """
 .grid{overflow-x:auto;margin:0 0 1rem}
 .grid table{width:auto;border-collapse:separate;border-spacing:1px;font-size:.8125rem;font-variant-numeric:tabular-nums}
@@ -123,16 +126,16 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
     block, *others = grid.blocks
     rows = [printable(row)[:18] for row in grid.rows]
     left = max(map(len, rows))
-    columns = [
+    columns: list[Column] = [
         (printable(name)[:14], [(cell(v), float(v)) for v in block.values[:, i]]) for i, name in enumerate(block.columns)
     ]
     columns += [(other.short, [(cell(v), math.nan) for v in other.values.sum(1).tolist()]) for other in others]
     for name, scores in (("F(x′)", grid.baseline_scores), ("F(x)", grid.scores)):
-        columns.append((name, [(f"{score:.2f}", math.nan) for score in scores]))
-    parts: list[list[tuple[str, list[tuple[str, float]]]]] = [[]]
+        columns.append((name, [(f"{score:.2f}".replace("-", "−"), math.nan) for score in scores]))
+    parts: list[list[Column]] = [[]]
     used = left
     for column in columns:
-        wide = 2 + max(len(column[0]), 5)
+        wide = 2 + _width(column)
         if parts[-1] and used + wide > width:
             parts.append([])
             used = left
@@ -142,10 +145,12 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
     return "\n\n".join(_table(rows, left, part, grid.limit, colour) for part in parts) + told
 
 
-def _table(
-    rows: Sequence[str], left: int, columns: Sequence[tuple[str, list[tuple[str, float]]]], limit: float, colour: bool
-) -> str:
-    wide = [max(len(name), 5) for name, _ in columns]
+def _width(column: Column) -> int:
+    return max(5, len(column[0]), *(len(text) for text, _ in column[1]))
+
+
+def _table(rows: Sequence[str], left: int, columns: Sequence[Column], limit: float, colour: bool) -> str:
+    wide = [_width(column) for column in columns]
     lines = [" " * left + "".join(f"  {name:>{w}}" for (name, _), w in zip(columns, wide, strict=True))]
     for i, row in enumerate(rows):
         cells = [_painted(*values[i], w, limit, colour) for (_, values), w in zip(columns, wide, strict=True)]

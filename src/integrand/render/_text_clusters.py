@@ -66,13 +66,22 @@ def right_to_left(text: str) -> bool:
     >>> right_to_left("123 \u05e9\u05dc\u05d5\u05dd"), right_to_left("abc \u05d0")
     (True, False)
     """
+    return bool(direction(text))
+
+
+def direction(text: str) -> bool | None:
+    r"""True for what is read from the right, False for what is not, None where no letter tells.
+
+    >>> direction("\u05d0"), direction("a"), direction("?!")
+    (True, False, None)
+    """
     for sign in text:
         kind = unicodedata.bidirectional(sign)
         if kind in ("R", "AL"):
             return True
         if kind == "L":
             return False
-    return False
+    return None
 
 
 def printable(text: str) -> str:

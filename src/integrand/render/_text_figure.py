@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch
 
 from ._figure import GREY, INK, NEGATIVE, POSITIVE, WARNING, Picture, _inches, fitted, plain
-from ._text_clusters import clusters, printable, right_to_left
+from ._text_clusters import clusters, direction, printable, right_to_left
 from ._text_colours import account, background, ink, limit_of, neutral, number, verdict
 from ._text_tokens import Tokens
 
@@ -109,7 +109,25 @@ def placed(tokens: Tokens) -> list[Placed]:
             at, line = 0.0, line + 1
         out.append(Placed(seen, WIDE - at - wide if mirrored else at, line, wide, value))
         at += wide
-    return out
+    return [word for line in range(_lines(out)) for word in _turned([one for one in out if one.line == line], mirrored)]
+
+
+def _turned(words: list[Placed], mirrored: bool) -> list[Placed]:
+    """A line whose words of the other direction, where several stand side by side, are read in their own."""
+    ways = [None if math.isinf(word.value) else direction(word.text) for word in words]
+    other = [i for i, way in enumerate(ways) if way is not None and way != mirrored]
+    runs: list[list[int]] = []
+    for i in other:
+        between = ways[runs[-1][-1] + 1 : i] if runs else [mirrored]
+        if runs and all(way is None for way in between):
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    for run in runs:
+        part = words[run[0] : run[-1] + 1]
+        ends = min(word.left for word in part) + max(word.left + word.wide for word in part)
+        words[run[0] : run[-1] + 1] = [replace(word, left=ends - word.left - word.wide) for word in part]
+    return words
 
 
 def _draw_word(axes: Axes, word: Placed, limit: float) -> None:

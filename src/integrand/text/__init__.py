@@ -132,6 +132,8 @@ def explain(
                 f"{type(model).__name__} gives {shape}; expected one row of classes per text, or the start and end of an "
                 "answer. For language models use text.generated, for encoders text.similarity."
             )
+        if part != "span":
+            raise OptionError(f"got part={part!r} for a model that gives no answers; expected it for question answering only.")
         each = classes(ask, logits, target=target, against=against, score=score)
     return each[0] if isinstance(text, str) else Explanations(each)
 

@@ -181,11 +181,12 @@ class Generated:
 
     @property
     def title(self) -> str:
-        """The prompt and what was explained of the rest."""
+        """The prompt and what was explained of the rest, and against which token."""
         pieces = self.inputs
         shown = pieces.texts[: self.prompt] if pieces.spans is None else ()
         prompt = " ".join(shown) or pieces.text[: max((end for _, end in (pieces.spans or ())[: self.prompt]), default=0)]
-        return f"{prompt} → {''.join(self.spelled).strip()}"
+        rather = "" if self.against is None else f" (against {self.against})"
+        return f"{prompt} → {''.join(self.spelled).strip()}{rather}"
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """A table for a terminal, a row for each output.

@@ -117,7 +117,7 @@ def integrate(
     Returns:
         (N, columns), and the certificate.
     """
-    fills = [fill] if isinstance(fill, str | int | Tensor) else list(fill)
+    fills: list[Any] = list(fill) if isinstance(fill, list | tuple) else [fill]
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
     labels = tuple(slot.labels[:, None] for slot in slots)
     modules = {id(slot.looked.module): slot.looked.module for slot in slots}

@@ -205,7 +205,8 @@ def chosen_of(span: tuple[int, int] | str | None, found: Sequence[tuple[str, int
             raise OptionError(f"got span={span!r}, which is not in the output {whole!r}; expected words of it.")
         inside = [i for i, (a, b) in enumerate(places) if b > at and a < at + len(span)]
         return range(inside[0], inside[-1] + 1)
-    first, last = span
+    pair = isinstance(span, list | tuple) and len(span) == 2 and all(isinstance(end, int) for end in span)
+    first, last = span if pair else (0, 0)
     if not 0 <= first < last <= len(found):
         raise OptionError(
             f"got span={span!r}; expected (first, end) with 0 <= first < end <= {len(found)}, the output's tokens."
