@@ -162,7 +162,8 @@ def test_a_line_says_all_that_matters() -> None:
     [
         ({"status": ig.Status.BUDGET, "error": 0.2, "needed": 900}, ["budget spent", "20%", "about 900 evaluations"]),
         ({"status": ig.Status.BUDGET, "error": math.nan}, ["error unknown", "too few steps to estimate the error"]),
-        ({"status": ig.Status.NOISE, "precision": "bfloat16"}, ["noise floor", "gradients in bfloat16", "float64"]),
+        ({"status": ig.Status.NOISE, "precision": "bfloat16"}, ["noise floor", "gradients in bfloat16", "in float32 or"]),
+        ({"status": ig.Status.NOISE, "precision": "float32"}, ["noise floor", "gradients in float32", "in float64 or"]),
         (
             {"status": ig.Status.JUMP, "jump_at": 0.25, "jump_size": 2.0},
             ["not complete", "jumps by 2 at t = 0.25", "before the"],
