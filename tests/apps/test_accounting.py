@@ -184,3 +184,10 @@ def test_actives_are_drawn_once_each(tmp_path: Path) -> None:
     for name in ("a.csv", "a.csv.gz"):
         assert sorted(molecule_accounts.actives(tmp_path / name, 10)) == ["C", "CCC"]
     assert len(molecule_accounts.actives(tmp_path / "a.csv", 1)) == 1
+
+
+def test_patterns_that_are_not_there_are_said() -> None:
+    found = account(made(ASPIRIN), smarts={"ester": "C(=O)OC", "acid": "C(=O)[OH]"})
+    assert found.absent == ("ester",)  # aliphatic carbon only
+    assert found.notes[-1] == "Not in this molecule: ester."
+    assert found.to_dict()["absent"] == ["ester"]

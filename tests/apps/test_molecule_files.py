@@ -9,6 +9,7 @@ import pytest
 from rdkit import Chem
 
 from integrand.apps._molecule_files import Record, records
+from integrand.apps._molgraph import read
 from integrand.errors import FileError, InputError, OptionError
 
 
@@ -92,7 +93,7 @@ def test_rows_without_a_smiles_are_problems_of_their_own(tmp_path: Path) -> None
     assert [one.text for one in found] == ["C", "", "", "CC"]
     assert [one.problem for one in found[1:3]] == [f"a.csv, line {n} has nothing in the column 'smiles'" for n in (4, 5)]
     with pytest.raises(InputError, match="line 4 has nothing"):
-        found[1].smiles()
+        found[1].molecule()
 
 
 @pytest.mark.parametrize("ending", [".sdf", ".sd", ".sdf.gz"])
@@ -101,9 +102,9 @@ def test_an_sd_file_with_titles_and_a_broken_record(tmp_path: Path, ending: str)
     text = (sdf("first") + broken + sdf("last")).replace("\n", "\r\n")
     found = list(records(write(tmp_path / f"a{ending}", text)))
     assert [one.name for one in found] == ["first", "bad", "last"]
-    assert [found[i].smiles() for i in (0, 2)] == ["CO", "CO"]
+    assert [read(found[i].molecule())[0] for i in (0, 2)] == ["CO", "CO"]
     with pytest.raises(InputError, match="cannot read"):
-        found[1].smiles()
+        found[1].molecule()
 
 
 def test_an_sd_record_without_title_is_called_by_its_data(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_an_sd_record_without_title_is_called_by_its_data(tmp_path: Path) -> Non
     data = "> <MW>\n32.0\n\n>  <CHEMBL_ID>  (1)\nCHEMBL14688\n\n"
     found = list(records(write(tmp_path / "a.sdf", block + data)))  # and no $$$$ at the end
     assert [one.name for one in found] == ["CHEMBL14688"]
-    assert found[0].smiles() == "CO"
+    assert read(found[0].molecule())[0] == "CO"
 
 
 def test_an_sd_file_in_three_dimensions_with_hydrogens(tmp_path: Path) -> None:
@@ -119,8 +120,8 @@ def test_an_sd_file_in_three_dimensions_with_hydrogens(tmp_path: Path) -> None:
     from rdkit.Chem import AllChem
 
     AllChem.EmbedMolecule(mol, randomSeed=1)
-    found = next(records(write(tmp_path / "a.sdf", Chem.MolToMolBlock(mol) + "$$$$\n"))).smiles()
-    assert found == Chem.CanonSmiles("C[C@H](F)Cl")  # the handedness stays
+    found = next(records(write(tmp_path / "a.sdf", Chem.MolToMolBlock(mol) + "$$$$\n"))).molecule()
+    assert read(found)[0] == Chem.CanonSmiles("C[C@H](F)Cl")  # the handedness stays
 
 
 @pytest.mark.parametrize("name", ["a.smi", "a.csv", "a.sdf", "a.smi.gz"])
@@ -166,3 +167,12 @@ def test_the_title_of_a_record_is_its_name_or_what_it_is() -> None:
     assert Record("CCO", "ethanol").title == "ethanol"
     assert Record("CCO").title == "CCO"
     assert Record("block", where="a.sdf, line 1", block=True).title == "a.sdf, line 1"
+
+
+def test_a_list_with_commas(tmp_path: Path) -> None:
+    found = pairs(write(tmp_path / "a.smi", "smiles,name\nCCO,ethanol\nC1CC1, a ring, small\n\nCO |$a,b$| methanol\n"))
+    assert found == [("CCO", "ethanol"), ("C1CC1", "a ring, small"), ("CO", "methanol")]
+
+
+def test_names_hold_nothing_that_a_terminal_would_obey(tmp_path: Path) -> None:
+    assert pairs(write(tmp_path / "a.smi", "CCO \x1b[31mred\x07 \u202edrow\n")) == [("CCO", "[31mred drow")]

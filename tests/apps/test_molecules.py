@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -296,3 +297,9 @@ def test_it_is_saved_by_its_ending(tmp_path: Path) -> None:
         result.save(tmp_path / "a.mol")
     with pytest.raises(OptionError, match="for pages and pictures"):
         result.save(tmp_path / "a.csv", command="x")
+
+
+@pytest.mark.parametrize("outputs", ["active", ()])
+def test_outputs_are_a_name_for_each_number(outputs: Any) -> None:
+    with pytest.raises(OptionError, match=r"expected a name for each number, such as \('active',\)"):
+        GraphModel(lambda *given: given[0].sum((1, 2))[:, None], "simple", outputs)

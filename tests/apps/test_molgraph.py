@@ -8,7 +8,7 @@ import pytest
 import torch
 from rdkit import Chem
 
-from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES, Graph, collate, graph, parse
+from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES, Graph, collate, graph, listed, parse, read
 from integrand.errors import InputError, OptionError
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -197,3 +197,30 @@ def test_bad_calls() -> None:
         graph(Chem.Mol())
     with pytest.raises(InputError, match="the same set"):
         collate([graph(parse("C")), graph(parse("C"), "simple")])
+
+
+@pytest.mark.parametrize(
+    "smiles", ["CC\u041e", "\u540dC", "CC\u2212C", "C\u00e9C name", "C\x02C", "F<&Z#\x18\ufffd\x021^N\ufffd\u072c\u0451"]
+)
+def test_signs_that_smiles_do_not_have_are_said(smiles: str) -> None:
+    with pytest.raises(InputError, match="which SMILES do not have"):  # RDKit takes the Cyrillic O for the end
+        parse(smiles)
+    assert parse("CCO caf\u00e9").GetNumAtoms() == 3  # a name behind it may have any
+
+
+def test_molecules_of_rdkit_get_the_features_of_their_smiles() -> None:
+    kekulised, raw = Chem.MolFromSmiles("Oc1ccccc1"), Chem.MolFromSmiles("Oc1ccccc1", sanitize=False)
+    Chem.Kekulize(kekulised, clearAromaticFlags=True)
+    for mol in (kekulised, raw):
+        smiles, found = read(mol)
+        assert smiles == "Oc1ccccc1"
+        assert torch.equal(graph(found).atoms, graph(parse("Oc1ccccc1")).atoms)
+    assert not any(atom.GetIsAromatic() for atom in kekulised.GetAtoms())  # left as it was
+    with pytest.raises(InputError, match="cannot sanitise"):
+        read(Chem.MolFromSmiles("C(C)(C)(C)(C)C", sanitize=False))
+
+
+def test_one_molecule_needs_no_list() -> None:
+    mol = Chem.MolFromSmiles("CCO")
+    assert listed(mol) == [mol]
+    assert listed("CCO") == ["CCO"]

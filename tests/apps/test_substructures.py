@@ -72,3 +72,10 @@ def test_what_cannot_be_added_up() -> None:
         substructures([])
     with pytest.raises(InputError, match="one output"):
         substructures([made("C"), made("C", label="toxic")])
+
+
+def test_groups_that_are_left_out_are_named() -> None:
+    found = substructures([made("CCO")])
+    assert not found.found
+    assert "left out: Al_OH, Al_OH_noTert. least=1 shows them" in str(found)
+    assert "None of the groups" in str(substructures([made("CCO")], {"ring": "[R]"}))

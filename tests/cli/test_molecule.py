@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from rdkit import Chem
+from rdkit.Chem import AllChem
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES
 from integrand.apps.molecules import GraphModel, MoleculeAttribution
 from integrand.cli import _molecule, main
 from integrand.cli._app import app
+from integrand.errors import OptionError, TargetError
 
 OXYGEN = ATOM_FEATURES["simple"].index("atom O")
 BOND, NEAR = PAIR_FEATURES["simple"].index("distance <= 1"), PAIR_FEATURES["simple"].index("distance <= 2")
@@ -156,12 +158,61 @@ def test_an_sd_file_with_lists_of_atom_properties(run: Run, model: Counting, tmp
     assert json.loads(again.stdout)["score"] == pytest.approx(3.75)
 
 
-def test_atoms_of_an_sd_file_are_counted_in_the_order_of_the_smiles(run: Run, model: Counting, tmp_path: Path) -> None:
-    (tmp_path / "a.sdf").write_text(Chem.MolToMolBlock(Chem.MolFromSmiles("OCC")) + "$$$$\n")
+def test_atoms_of_an_sd_file_keep_their_numbers_and_places(run: Run, model: Counting, tmp_path: Path) -> None:
+    given = Chem.AddHs(Chem.MolFromSmiles("OCC"))
+    AllChem.EmbedMolecule(given, randomSeed=1)
+    (tmp_path / "a.sdf").write_text(Chem.MolToMolBlock(given) + "$$$$\n")
     assert run("--file", "a.sdf", "--out", "b.csv").exit_code == 0
     found = [row for row in table(tmp_path / "b.csv") if row["kind"] == "atom"]
-    assert [(row["smiles"], row["name"]) for row in found] == [("CCO", "C"), ("CCO", "C"), ("CCO", "O")]
-    assert [float(row["total"]) for row in found] == pytest.approx([0.5, 0.75, 2.5])
+    assert [(row["index"], row["name"]) for row in found] == [("0", "O"), ("1", "C"), ("2", "C")]
+    assert [float(row["total"]) for row in found] == pytest.approx([2.5, 0.75, 0.5])
+    again = run("--file", "a.sdf", "--out", "b.sdf")  # from what is kept
+    assert "1 done before" in again.stderr
+    mol = next(iter(Chem.SDMolSupplier(str(tmp_path / "b.sdf"))))
+    assert [atom.GetDoubleProp("attribution") for atom in mol.GetAtoms()] == pytest.approx([2.5, 0.75, 0.5])
+    places = given.GetConformer().GetPositions()[:3]
+    assert mol.GetConformer().GetPositions() == pytest.approx(places, abs=1e-3)
+
+
+def test_molecules_are_not_overwritten_by_their_values(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("smiles\nCCO\n")
+    found = run("--file", "a.csv", "--out", "./a.csv")
+    assert isinstance(found.exception, OptionError)
+    assert "expected another file to write to, such as values.csv" in str(found.exception)
+    assert (tmp_path / "a.csv").read_text() == "smiles\nCCO\n"
+
+
+@pytest.mark.parametrize("words", [("--target", "absent"), ("--tol", "0"), ("--score", "probability")])
+def test_a_wrong_option_is_said_once_and_of_no_molecule(run: Run, model: Counting, words: tuple[str, str]) -> None:
+    found = run("CCO", "C", "CC", *words)
+    assert isinstance(found.exception, (OptionError, TargetError))
+    assert "not explained" not in found.stderr
+
+
+def test_sums_of_the_table_can_be_checked_with_what_is_in_it(run: Run, model: Counting, tmp_path: Path) -> None:
+    assert run("CCO", "--out", "a.csv").exit_code == 0
+    found = table(tmp_path / "a.csv")
+    change = float(found[0]["score"]) - float(found[0]["baseline_score"])
+    assert sum(float(row["value"]) for row in found) == pytest.approx(change)
+    assert {row["status"] for row in found} == {"converged"}
+
+
+def test_a_pattern_that_matches_nothing_is_said(run: Run, model: Counting) -> None:
+    assert "Not in this molecule: ring." in run("CCO", "--smarts", "ring=[R]", "--smarts", "oxygen=O").stdout
+
+
+def test_numbers_of_atoms_in_a_picture(run: Run, model: Counting, tmp_path: Path) -> None:
+    assert run("CCO", "--quiet", "--out", "a.svg").exit_code == 0
+    assert run("CCO", "--quiet", "--out", "b.svg", "--numbers").exit_code == 0
+    plain, numbered = ((tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
+    assert "class='note'" not in plain
+    assert numbered.count("class='note'") == 3
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "a.html").mkdir()
+    assert run("CCO", "--out", "a.html").exit_code != 0
+    assert not list(tmp_path.glob("*.part"))
 
 
 @pytest.mark.parametrize(("ending", "start"), [("svg", b"<"), ("png", b"\x89PNG")])
@@ -359,6 +410,9 @@ def test_molecules_of_a_table_by_a_column(run: Run, model: Counting, tmp_path: P
         (("C", "--out", "a.docx"), "a.docx"),
         (("C", "--smarts", "CO"), "expected NAME=SMARTS"),
         (("C", "--smarts", "x=C(("), "RDKit cannot read"),
+        (("C", "--smarts", "x=C", "--smarts", "x=O"), "twice"),
+        (("C", "--numbers"), "without a picture"),
+        (("--file", "."), "got .;"),
         (("C", "--column", "smiles"), "without a table"),
         (("--file", "absent.smi"), "cannot be read"),
         (("--file", "a.pdf"), "ends in .smi"),
@@ -426,3 +480,12 @@ def test_a_real_network_by_name(run: Run, tmp_path: Path) -> None:
     refused = run("C", "--model", "weave-w9")
     assert "weave-w9" in str(refused.exception)
     shutil.rmtree(tmp_path)  # nothing is left open
+
+
+def test_many_that_failed_do_not_fill_the_page(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "a.smi").write_text("CCO good\n" + "".join(f"x{i} bad{i}\n" for i in range(30)))
+    assert run("--file", "a.smi", "--out", "a.html").exit_code == 1
+    words = Tags((tmp_path / "a.html").read_text(encoding="utf-8")).words
+    assert "Not explained: bad0, bad1," in words
+    assert "bad19 and 10 more; a .json in place of the page says why." in words
+    assert "cannot read" not in words

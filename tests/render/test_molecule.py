@@ -18,7 +18,7 @@ from rdkit.Chem import AllChem, Crippen, rdDepictor  # noqa: E402
 from integrand.errors import InputError, OptionError  # noqa: E402
 from integrand.render import molecule as pictures  # noqa: E402
 from integrand.render._molecule_canvas import DARK, LIGHT  # noqa: E402
-from integrand.render._molecule_draw import MOST_ARCS, Look, draw, shown_pairs  # noqa: E402
+from integrand.render._molecule_draw import MOST_ARCS, Look, _width, _wrapped, draw, shown_pairs  # noqa: E402
 from integrand.render._molecule_layout import disorder, laid_out, positions  # noqa: E402
 from integrand.render._molecule_svg import relative  # noqa: E402
 from integrand.render.molecule import Molecule  # noqa: E402
@@ -426,3 +426,16 @@ def test_shorter_paths_are_the_same_paths():
     steps = np.array([float(text) for text in re.findall(r"-?\d*\.?\d+", rest)]).reshape(-1, 2)
     start = np.array([float(text) for text in first.split()])
     assert np.concatenate([start[None], start + steps.cumsum(0)]) == pytest.approx(points, abs=1e-6)
+
+
+def test_long_titles_are_broken_before_the_edge():
+    smiles = "C[C@H]1[C@@](O[C@@H]2)" * 9
+    lines = _wrapped(f"{smiles}: active 0.5", 300)
+    assert "".join(lines).replace(" ", "") == f"{smiles}:active0.5"
+    assert max(map(_width, lines)) <= 300
+    assert _wrapped("sum -0.5 = atoms -0.5, bonds 0", 150) == ["sum -0.5 = atoms -0.5,", "bonds 0"]
+
+
+def test_numbers_that_are_none():
+    with pytest.raises(OptionError, match="expected True, False or 'atoms'"):
+        Look(numbers="values")

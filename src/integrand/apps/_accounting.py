@@ -7,7 +7,7 @@ an atom's value is divided equally among the groups that hold it; what all atoms
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,7 @@ class Account:
         sections: by name: ``kind`` (atoms, bonded pairs, other pairs), ``element``, ``functional group``, ``ring``,
             ``ring system``, and ``pattern`` where SMARTS were given.
         notes: what a reader should know.
+        absent: names of SMARTS that match nothing in the molecule.
     """
 
     smiles: str
@@ -72,6 +73,7 @@ class Account:
     share_error: float | None
     sections: Mapping[str, tuple[Part, ...]]
     notes: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
     def __getitem__(self, section: str) -> tuple[Part, ...]:
         if section not in self.sections:
@@ -102,7 +104,7 @@ class Account:
         """All of it as JSON can hold it."""
         head = {"smiles": self.smiles, "label": self.label, "change": self.change, "share_error": self.share_error}
         parts = {name: [vars(p) | {"atoms": list(p.atoms)} for p in parts] for name, parts in self.sections.items()}
-        return head | {"notes": list(self.notes), "sections": parts}
+        return head | {"notes": list(self.notes), "absent": list(self.absent), "sections": parts}
 
     def __str__(self) -> str:
         wide = max(len(part.name) for parts in self.sections.values() for part in parts)
@@ -143,7 +145,10 @@ def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = N
     one = result.certificate
     off = one.error * one.magnitude / abs(result.change) if meant else None
     divided = any(_undivided(part) for parts in shared.values() for part in parts)
-    return Account(result.smiles, result.label, result.change, off, shared, _notes(result, off, divided=divided))
+    there = {part.name for part in sections.get("pattern", [])}
+    absent = tuple(name for name in patterns if name not in there)
+    notes = _notes(result, off, absent, divided=divided)
+    return Account(result.smiles, result.label, result.change, off, shared, notes, absent)
 
 
 def steady(result: MoleculeAttribution) -> bool:
@@ -202,7 +207,7 @@ def _undivided(part: Part) -> str:
     return "" if math.isclose(part.whole, part.value, abs_tol=1e-12) else f"({part.whole:+.3g} undivided)"
 
 
-def _notes(result: MoleculeAttribution, off: float | None, *, divided: bool) -> tuple[str, ...]:
+def _notes(result: MoleculeAttribution, off: float | None, absent: Sequence[str], *, divided: bool) -> tuple[str, ...]:
     shares = (
         f"The score changes by {result.change:+.2g}, little next to attributions of {result.magnitude:.2g} that cancel: shares "
         "of it would say nothing, and are not given."
@@ -214,4 +219,5 @@ def _notes(result: MoleculeAttribution, off: float | None, *, divided: bool) -> 
         "of a group add."
     )
     pairs = ("Atoms bring half of each of their pairs.",) if len(result.ends) else ()
-    return (shares, *pairs, *((groups,) if divided else ()))
+    missing = (f"Not in this molecule: {', '.join(absent)}.",) if absent else ()
+    return (shares, *pairs, *((groups,) if divided else ()), *missing)

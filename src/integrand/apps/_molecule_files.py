@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ..errors import FileError, InputError, MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
 
 __all__ = ["LISTS", "SDFS", "TABLES", "Record", "records"]
 
@@ -44,13 +47,21 @@ class Record:
     problem: str = ""
     block: bool = False
 
+    def __post_init__(self) -> None:
+        seen = "".join(sign if sign.isprintable() else " " for sign in self.name)  # nothing that a terminal would obey
+        object.__setattr__(self, "name", " ".join(seen.split()))
+
     @property
     def title(self) -> str:
         """For people: what it is called, or what it is."""
         return self.name or ("" if self.block else self.text) or self.where
 
-    def smiles(self) -> str:
-        """As it is written, or as RDKit writes a mol block; an :class:`~integrand.errors.InputError` where there is none."""
+    def molecule(self) -> str | Mol:
+        """The SMILES as it is written, or the mol block as RDKit reads it, with its atoms (less hydrogens) in their order.
+
+        Raises:
+            InputError: there is none.
+        """
         if self.problem:
             raise InputError(self.problem)
         return _from_block(self.text) if self.block else self.text
@@ -98,7 +109,7 @@ def _reader(path: Path, column: str | None) -> Reader:
     if ending in SDFS:
         return _sdf
     known = ", ".join((*LISTS, *TABLES, *SDFS))
-    raise FileError(f"got {path.name}; expected a file that ends in {known}, or in one of these and .gz.")
+    raise FileError(f"got {path.name or path}; expected a file that ends in {known}, or in one of these and .gz.")
 
 
 @contextmanager
@@ -114,10 +125,10 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 def _list(file: IO[str], name: str) -> Iterator[Record]:
     headed = False
     for number, line in enumerate(file, 1):
-        words = line.strip().split(None, 1)
-        if not words or words[0].startswith("#"):
+        words = re.split(r"[\s,]+", line.strip(), maxsplit=1)  # no SMILES has a comma
+        if not words[0] or words[0].startswith("#"):
             continue
-        if not headed and _plain(words[0].split(",")[0]) in _SMILES:
+        if not headed and _plain(words[0]) in _SMILES:
             headed = True
             continue
         headed = True
@@ -192,8 +203,8 @@ def _from_sdf(lines: Sequence[str], where: str) -> Record:
     return Record("\n".join(lines[:end]) + "\n", called, where, block=True)
 
 
-def _from_block(block: str) -> str:
-    """A mol block as SMILES, in whose order atoms are counted then; RDKit's log is kept quiet."""
+def _from_block(block: str) -> Mol:
+    """The molecule of a mol block; RDKit's log is kept quiet."""
     try:
         from rdkit import Chem, rdBase
     except ImportError:
@@ -203,4 +214,4 @@ def _from_block(block: str) -> str:
     if mol is None or not mol.GetNumAtoms():
         what = "that RDKit cannot read" if mol is None else "without atoms"
         raise InputError(f"got a record {what}; expected a valid mol block.")
-    return str(Chem.MolToSmiles(mol))
+    return mol

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,6 +128,11 @@ def parse(smiles: str) -> Mol:
     if not isinstance(smiles, str):
         raise InputError(f"got a {type(smiles).__name__} as SMILES; expected a string such as 'CC(=O)O'.")
     _chem()
+    if strange := re.search(r"[^\x21-\x7e]", (smiles.split(None, 1) or [""])[0]):  # RDKit may leave out what follows it
+        raise InputError(
+            f"got {smiles!r} with the sign {strange[0]!r}, which SMILES do not have; expected a SMILES such as 'CC(=O)O', in "
+            "plain ASCII."
+        )
     mol, said = _parsed(smiles)
     if mol is None:
         raise InputError(f"got {smiles!r}, which RDKit cannot read ({said}); expected a SMILES such as 'CC(=O)O'.")
@@ -136,23 +141,35 @@ def parse(smiles: str) -> Mol:
     return mol
 
 
-def listed(molecules: Sequence[str | Mol]) -> list[str | Mol]:
+def listed(molecules: Sequence[str | Mol] | str | Mol) -> list[str | Mol]:
     """One molecule or several as a list; an :class:`~integrand.errors.InputError` where there is none."""
-    found = [molecules] if isinstance(molecules, str) else list(molecules)
+    found = [molecules] if isinstance(molecules, str) or not isinstance(molecules, Iterable) else list(molecules)
     if not found:
         raise InputError("got no molecule; expected at least one.")
     return found
 
 
 def read(molecule: str | Mol) -> tuple[str, Mol]:
-    """A molecule with heavy atoms only, and how it is written."""
+    """A molecule with heavy atoms only, and how it is written.
+
+    Molecules of RDKit are sanitised in a copy: kekulised or read without that, they would get other features than their SMILES.
+    """
     if isinstance(molecule, str):
         return molecule, parse(molecule)
-    from rdkit import Chem
+    from rdkit import Chem, rdBase
 
     if not isinstance(molecule, Chem.Mol):
         raise InputError(f"got a {type(molecule).__name__} as a molecule; expected a SMILES or a molecule of RDKit.")
-    mol = Chem.RemoveHs(molecule) if any(atom.GetAtomicNum() == 1 for atom in molecule.GetAtoms()) else molecule
+    mol = Chem.Mol(molecule)
+    with rdBase.BlockLogs():
+        try:
+            Chem.SanitizeMol(mol)
+            if any(atom.GetAtomicNum() == 1 for atom in mol.GetAtoms()):
+                mol = Chem.RemoveHs(mol)
+        except ValueError as error:  # RDKit's errors of valences and kekulisation among them
+            raise InputError(
+                f"got a molecule that RDKit cannot sanitise ({error}); expected one with valid valences."
+            ) from None
     return Chem.MolToSmiles(mol), mol
 
 
@@ -218,7 +235,11 @@ def _parsed(smiles: str) -> tuple[Mol | None, str]:
             return Chem.MolFromSmiles(smiles), "no valid SMILES"
         with rdBase.CaptureErrorLog() as log:
             mol = Chem.MolFromSmiles(smiles)
-    lines = [re.sub(r"^\[[\d:]+\] |SMILES Parse Error: ", "", line) for line in log.messages.splitlines()]
+    try:
+        said = log.messages
+    except UnicodeDecodeError:  # RDKit shortens what it quotes by bytes, which may divide a sign
+        said = ""
+    lines = [re.sub(r"^\[[\d:]+\] |SMILES Parse Error: ", "", line) for line in said.splitlines()]
     where = [line.rstrip(":") for line in lines if "around position" in line]
     return mol, (where or lines or ["no valid SMILES"])[0].split(" for input")[0]
 

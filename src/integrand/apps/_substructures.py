@@ -16,6 +16,9 @@ from ..errors import InputError, OptionError
 from ._molecule_groups import compiled, fragments, matches
 from ._molecule_result import MoleculeAttribution
 
+RARE = 12
+"""Groups with too little support that are named."""
+
 
 @dataclass(frozen=True)
 class Substructure:
@@ -97,7 +100,7 @@ class Substructures:
     def __str__(self) -> str:
         wide = max((len(one.name) for one in self.found), default=5)
         lines = [
-            f"{self.molecules:,} molecules, {self.label}; groups in at least {self.least}. They overlap: each has all of its "
+            f"{self.molecules:,} molecule(s), {self.label}; groups in at least {self.least}. They overlap: each has all of its "
             "atoms, with half of their pairs.",
             f"  {'group':<{wide}}  molecules      adds    spread  speaks for  per atom  elsewhere",
         ]
@@ -107,6 +110,11 @@ class Substructures:
                 f"  {one.name:<{wide}}  {one.support:>9,}  {one.mean:>+8.3f}  {one.spread:>8.3f}  {one.speaks_for:>10.0%}  "
                 f"{one.per_atom:>+8.2g}  {rest:>9}"
             )
+        if self.rare:
+            named = ", ".join(self.rare[:RARE]) + (f" and {len(self.rare) - RARE} more" if len(self.rare) > RARE else "")
+            lines.append(f"In fewer molecules, and left out: {named}. least=1 shows them.")
+        elif not self.found:
+            lines.append("None of the groups is in these molecules.")
         return "\n".join(lines)
 
 

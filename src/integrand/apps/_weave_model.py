@@ -65,6 +65,11 @@ class GraphModel:
     source: str = "given"
     logits: bool = True
 
+    def __post_init__(self) -> None:
+        given: object = self.outputs  # a str has letters, each of which would be the name of an output
+        if isinstance(given, str) or not given:
+            raise OptionError(f"got outputs={given!r}; expected a name for each number, such as ('active',).")
+
     def double(self) -> GraphModel:
         """The same in float64, for comparisons that rounding must not decide."""
         if not isinstance(self.network, nn.Module):

@@ -3,7 +3,7 @@
     model = molecules.load("weave-w2n2")                    # or "admet:BBB_Martins"
     found = model.explain(["CC(=O)Oc1ccccc1C(=O)O"])[0]
     print(found)                                            # what atoms, bonds and other pairs add, and the certificate
-    print(found.account(smarts={"ester": "C(=O)OC"}))       # shares by kind, element, functional group, ring, pattern
+    print(found.account(smarts={"ester": "C(=O)O[#6]"}))    # shares by kind, element, functional group, ring, pattern
     found.save("aspirin.html")                              # or .svg, .png, .json, .csv
     print(molecules.substructures(model.explain(many)))     # over a data set: which groups drive the class
     print(molecules.find_degenerate(model, many))           # atoms that the network cannot tell apart
@@ -55,6 +55,8 @@ def load(name: str = "weave-w2n2", device: torch.device | str | None = None) -> 
             ``admet:BBB_Martins``: an endpoint of ADMET-AI, by its name; needs the extra ``admet``.
         device: where to.
     """
+    if not isinstance(name, str):
+        raise OptionError(f"got a {type(name).__name__} as the model; expected its name, such as 'weave-w2n2'.")
     if name.startswith(ADMET):
         from ._admet import load_admet
 

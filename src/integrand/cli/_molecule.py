@@ -35,6 +35,7 @@ def molecule(
     smarts: Smarts = None,
     column: Annotated[str | None, typer.Option(help="The heading of the SMILES in a table. Default: smiles or so.")] = None,
     out: Out = None,
+    numbers: Annotated[bool, typer.Option("--numbers", help="Write the numbers of atoms into a .svg or .png.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per molecule.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, and no word of what went well.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Explain molecules again that are done already.")] = False,
@@ -46,7 +47,10 @@ def molecule(
     What is done is kept beside the output (NAME.progress.jsonl), and the same command goes on where it was stopped.
     """
     check_out(out, ENDINGS)
+    _check_apart(file, out)
     patterns, asked = _patterns(smarts or []), Asked(smiles or [], file, column)
+    if numbers and (out is None or out.suffix.lower() not in PICTURES):
+        raise OptionError("got --numbers without a picture; expected --out with a file that ends in .svg or .png.")
     total = asked.count()
     if out is not None and out.suffix.lower() in PICTURES and total > 1:
         raise OptionError(f"got --out {str(out)!r} for {total} molecules; expected .html, .csv, .json or .sdf.")
@@ -55,9 +59,9 @@ def molecule(
     how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
     meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}
     job = Job(
-        lambda smiles: network.explain(smiles, **how),
+        lambda given: network.explain(given, **how),
         settings_of(network, how),
-        Writer(patterns, meta | {"tolerance": f"{tol:g}"}, typed()),
+        Writer(patterns, meta | {"tolerance": f"{tol:g}"}, typed(), numbers),
         as_json=as_json,
         quiet=quiet,
         debug=debug,
@@ -66,13 +70,23 @@ def molecule(
     run(job, asked, total, out, again=again)
 
 
+def _check_apart(file: Path | None, out: Path | None) -> None:
+    """See that the molecules are not overwritten by what is said of them."""
+    if file is not None and out is not None and file.exists() and out.exists() and file.samefile(out):
+        raise OptionError(
+            f"got {str(out)!r} as --file and --out; expected another file to write to, such as values{out.suffix}."
+        )
+
+
 def _patterns(given: Sequence[str]) -> dict[str, str]:
     """SMARTS by their names, seen to be readable before the work begins."""
     found = {}
     for text in given:
         name, equals, pattern = text.partition("=")
         if not (equals and name.strip() and pattern.strip()):
-            raise OptionError(f"got --smarts {text!r}; expected NAME=SMARTS, such as 'ester=C(=O)OC'.")
+            raise OptionError(f"got --smarts {text!r}; expected NAME=SMARTS, such as 'ester=C(=O)O[#6]'.")
+        if name.strip() in found:
+            raise OptionError(f"got --smarts {name.strip()!r} twice; expected a name of its own for each pattern.")
         found[name.strip()] = pattern.strip()
     if found:
         compiled(found)

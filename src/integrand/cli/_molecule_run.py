@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -19,12 +19,15 @@ from torch import nn
 
 from .._api import version_of
 from ..apps._molecule_files import Record, records
-from ..apps._molgraph import parse
+from ..apps._molgraph import read
 from ..apps.molecules import MoleculeAttribution, MoleculeModel
-from ..errors import ConvergenceWarning, IntegrandError, MissingExtraError, OptionError
+from ..errors import ConvergenceWarning, IntegrandError, MissingExtraError, OptionError, TargetError
 from ._common import noted, one_line, say
 from ._molecule_store import Store, opened, store_of
 from ._molecule_write import Failure, Writer, line
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Job:
     """What to do with every molecule.
 
     Attributes:
-        explain: from SMILES to their attributions.
+        explain: from SMILES or molecules of RDKit to their attributions.
         settings: all that these depend on beside the molecule.
         writer: for files and the terminal.
         as_json: print JSON.
@@ -85,7 +88,7 @@ class Job:
         together: how many molecules are explained at a time.
     """
 
-    explain: Callable[[Sequence[str]], list[MoleculeAttribution]]
+    explain: Callable[[Sequence[str | Mol]], list[MoleculeAttribution]]
     settings: dict[str, Any]
     writer: Writer
     as_json: bool = False
@@ -99,11 +102,11 @@ class Job:
         while window := list(itertools.islice(rest, self.together * (ROUNDS if self.together > 1 else 1))):
             yield window
 
-    def attributions(self, smiles: Sequence[str]) -> list[MoleculeAttribution]:
+    def attributions(self, given: Sequence[str | Mol]) -> list[MoleculeAttribution]:
         """Of some molecules; whatever goes wrong comes as one line."""
         with one_line("the model", debug=self.debug), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # said at the end, with the names of the molecules
-            return self.explain(smiles)
+            return self.explain(given)
 
 
 def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
@@ -170,10 +173,10 @@ def _explain(job: Job, asked: Asked, store: Store, total: int, show: Show) -> tu
 
 @dataclass(frozen=True)
 class Ready:
-    """A molecule that can be read: its record, how it is written, how many atoms it has."""
+    """A molecule that can be read: its record, as it is explained, how many atoms it has."""
 
     record: Record
-    smiles: str
+    molecule: str | Mol
     atoms: int
 
 
@@ -182,8 +185,8 @@ def _fill(job: Job, store: Store, new: Sequence[Record], step: Step) -> dict[Rec
     wrong, ready = {}, []
     for record in new:
         try:
-            smiles = record.smiles()
-            ready.append(Ready(record, smiles, parse(smiles).GetNumAtoms()))
+            molecule = record.molecule()
+            ready.append(Ready(record, molecule, read(molecule)[1].GetNumAtoms()))
         except IntegrandError as error:
             wrong[record] = str(error)
             step(record.title, 1)
@@ -199,7 +202,9 @@ def _fill(job: Job, store: Store, new: Sequence[Record], step: Step) -> dict[Rec
 def _together(job: Job, store: Store, rows: Sequence[Ready]) -> dict[Record, str]:
     """Explain some molecules at a time; where that fails one by one, so that only those fail that are at fault."""
     try:
-        found = job.attributions([row.smiles for row in rows])
+        found = job.attributions([row.molecule for row in rows])
+    except (OptionError, TargetError):  # no molecule is at fault
+        raise
     except IntegrandError as error:
         if len(rows) == 1:
             return {rows[0].record: str(error)}

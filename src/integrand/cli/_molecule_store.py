@@ -16,12 +16,15 @@ import numpy as np
 
 from .._files import example_of
 from ..apps._molecule_files import Record
-from ..apps._molgraph import parse
+from ..apps._molgraph import read
 from ..apps.molecules import MoleculeAttribution
 from ._common import writing
 
 KEY = 32
 """Characters before the JSON of a line: of what molecule and with which settings it is."""
+
+FORMAT = 2
+"""Of the lines; others are of no use. Since 2, atoms of SD files are in the order of the file."""
 
 
 def store_of(out: Path) -> Path:
@@ -36,7 +39,7 @@ class Store:
     """
 
     def __init__(self, file: IO[bytes], settings: dict[str, Any]) -> None:
-        self._file, self._settings = file, json.dumps(settings, sort_keys=True, default=str)
+        self._file, self._settings = file, json.dumps(settings | {"format": FORMAT}, sort_keys=True, default=str)
         self._places: dict[bytes, int] = {}
         place = file.seek(0)
         for line in file:
@@ -54,7 +57,7 @@ class Store:
         self._file.seek(self._places[key])
         line = self._file.readline()
         try:
-            return _unpacked(json.loads(line[KEY:])) if line.startswith(key) else None
+            return _unpacked(json.loads(line[KEY:]), record) if line.startswith(key) else None
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -66,7 +69,7 @@ class Store:
             self._places[key] = self._file.seek(0, os.SEEK_END)
             self._file.write(line)
             self._file.flush()
-        return _unpacked(json.loads(line[KEY:]))
+        return _unpacked(json.loads(line[KEY:]), record)
 
     def _key(self, record: Record) -> bytes:
         return hashlib.sha256(f"{self._settings}\n{record.text}".encode()).hexdigest()[:KEY].encode()
@@ -99,11 +102,11 @@ def _packed(found: MoleculeAttribution) -> dict[str, Any]:
     }
 
 
-def _unpacked(known: dict[str, Any]) -> MoleculeAttribution:
+def _unpacked(known: dict[str, Any], record: Record) -> MoleculeAttribution:
     """The sums over the features of each atom and pair are kept, as a single feature."""
     return MoleculeAttribution(
         known["smiles"],
-        parse(known["smiles"]),
+        read(record.molecule())[1],
         known["label"],
         np.array(known["atoms"])[:, None],
         np.array(known["ends"], np.int64).reshape(-1, 2),

@@ -28,7 +28,8 @@ PICTURES = (".svg", ".png")
 MOST = 200
 """Molecules on one page: with more, a browser becomes slow."""
 
-MOST_FAILED = 20
+MOST_FAILED, MOST_REASONS = 20, 3
+"""Molecules that a page names as not explained, and up to how many it says why: more would push all else down."""
 
 NUMBER = re.compile(r"[+-]?\d")
 
@@ -48,11 +49,13 @@ class Writer:
         smarts: patterns to account by, with their names.
         meta: how the values were made, for the page.
         command: what the user typed.
+        numbered: whether pictures show the numbers of atoms.
     """
 
     smarts: Mapping[str, str]
     meta: Mapping[str, str]
     command: str
+    numbered: bool = False
 
     def write(self, out: Path, found: Iterable[Pair], failed: Sequence[Failure]) -> None:
         """Write all molecules into a file that is never half there; its ending says how.
@@ -69,7 +72,9 @@ class Writer:
             elif ending in PICTURES:
                 record, one = next(iter(found))
                 drawing = one.drawing(title=record.title)
-                part.write_bytes(render.png(drawing) if ending == ".png" else render.svg(drawing).encode())
+                picture = render.png if ending == ".png" else render.svg
+                drawn = picture(drawing, numbers="atoms" if self.numbered else False)
+                part.write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
             else:
                 with part.open("w", encoding="utf-8", newline="") as file:
                     {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, found, failed)
@@ -80,8 +85,7 @@ class Writer:
         shown = list(islice(rest, MOST))
         left = sum(1 for _ in rest)
         lead = f"The first {MOST} of {MOST + left} molecules; --out values.csv has all. " if left else ""
-        lead += " ".join(f"Not explained: {record.title}: {why}" for record, why in failed[:MOST_FAILED])
-        lead += f" And {len(failed) - MOST_FAILED} more." if len(failed) > MOST_FAILED else ""
+        lead += _left_out(failed)
         accounts = [one.account(smarts=self.smarts) for _, one in shown]
         return render.page(
             [one.drawing(title=record.title) for record, one in shown],
@@ -114,7 +118,9 @@ class Writer:
         told = [(section, part) for section, part in account.told() if section in ("kind", "element", "pattern")]
         shares = [(f"by {section}", part.name, _signed(part.value), part.percent) for section, part in told]
         tables = [_atoms(one), *([_bonds(one)] if len(one.pair_values) else []), _columns(_once(shares))]
-        return "\n\n".join([head, *tables, f"{one.certificate}"])
+        notes = [account.notes[0]] if account.share_error is None else []
+        notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
+        return "\n\n".join([head, *tables, *notes, f"{one.certificate}"])
 
 
 def line(record: Record, one: MoleculeAttribution) -> str:
@@ -142,6 +148,15 @@ def _bonds(one: MoleculeAttribution) -> str:
     return _columns([("pair", "adds", ""), *rows]) + _more(len(one.ends) - len(most), "pair")
 
 
+def _left_out(failed: Sequence[Failure]) -> str:
+    """What was not explained; why, where these are few."""
+    if len(failed) <= MOST_REASONS:
+        return " ".join(f"Not explained: {record.title}: {why}" for record, why in failed)
+    names = ", ".join(record.title for record, _ in failed[:MOST_FAILED])
+    more = f" and {len(failed) - MOST_FAILED} more" if len(failed) > MOST_FAILED else ""
+    return f"Not explained: {names}{more}; a .json in place of the page says why."
+
+
 def _more(count: int, what: str) -> str:
     return f"\n  and {count} more {what}{'s' if count > 1 else ''}" if count else ""
 
@@ -167,11 +182,11 @@ def _signed(value: float) -> str:
 
 
 def _csv(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
-    writer = csv.DictWriter(file, ("molecule", "title", "score", *COLUMNS))
+    writer = csv.DictWriter(file, ("molecule", "title", "score", "baseline_score", "status", *COLUMNS))
     writer.writeheader()
     for i, (record, one) in enumerate(found, 1):
-        about = {"molecule": i, "title": record.name, "score": one.score}
-        writer.writerows(about | row for row in one.rows())
+        about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
+        writer.writerows(about | {"status": one.certificate.status.value} | row for row in one.rows())
 
 
 def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
@@ -182,7 +197,8 @@ def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
     with Chem.SDWriter(file) as writer:
         for record, one in found:
             mol = Chem.Mol(one.mol)
-            Compute2DCoords(mol)
+            if not mol.GetNumConformers():  # those of a file are kept
+                Compute2DCoords(mol)
             mol.SetProp("_Name", record.name)
             for name, values in (("attribution", one.per_atom), ("attribution_of_atom_itself", one.atoms)):
                 for atom, value in zip(mol.GetAtoms(), values.tolist(), strict=True):
@@ -199,6 +215,9 @@ def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
 def _whole(path: Path) -> Iterator[Path]:
     """A place to write to that becomes the file when all is written."""
     part = path.with_name(path.name + ".part")
-    with writing(path):
-        yield part
-        os.replace(part, path)
+    try:
+        with writing(path):
+            yield part
+            os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ All is drawn by :class:`~integrand.render._molecule_canvas.Canvas`, so that SVG 
 from __future__ import annotations
 
 import math
-import textwrap
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +31,11 @@ FAINT = 0.02
 SCALE, WIDEST, SMALLEST, MARGIN = 28.0, 2000.0, (300, 200), 18.0
 """Pixels per unit of the coordinates where no size is asked for, the width that they shrink for, the least, and for letters."""
 
+NARROW, WIDE = frozenset(" .,:;'|!il()[]/\\tfj-"), frozenset("@=+#%mw−≤×")
+"""Letters that take less, and more, room in a line than others."""
+
+Numbers = bool | Literal["atoms"]
+
 MOST_ARCS = 80
 """More of them cannot be told apart."""
 
@@ -42,7 +47,7 @@ class Look:
     Attributes:
         size: width and height in pixels, legend included; None for what the molecule needs.
         pairs: how pairs that are not bonds are drawn.
-        numbers: whether the values of atoms and bonds are written next to them.
+        numbers: whether the values of atoms and bonds are written next to them; "atoms" for the numbers of the atoms.
         legend: whether scale and sums stand below.
         dark: light on dark paper.
         limit: the attribution that has the strongest colour; None for the largest.
@@ -51,7 +56,7 @@ class Look:
 
     size: tuple[int, int] | None = None
     pairs: Literal["arcs", "none"] = "arcs"
-    numbers: bool = False
+    numbers: Numbers = False
     legend: bool = True
     dark: bool = False
     limit: float | None = None
@@ -60,6 +65,8 @@ class Look:
     def __post_init__(self) -> None:
         if self.pairs not in ("arcs", "none"):
             raise OptionError(f"got pairs={self.pairs!r}; expected 'arcs' or 'none'")
+        if self.numbers not in (True, False, "atoms"):
+            raise OptionError(f"got numbers={self.numbers!r}; expected True, False or 'atoms'")
         if self.size is not None and not (len(self.size) == 2 and all(60 <= side <= 20_000 for side in self.size)):
             raise OptionError(f"got size={self.size!r}; expected (width, height) of 60 to 20,000 pixels")
         if self.limit is not None and not 0 < self.limit < math.inf:
@@ -92,7 +99,10 @@ def draw(molecule: Molecule, look: Look, kind: Kind) -> Drawing:
     """Draw a molecule; see :func:`integrand.render.molecule.svg`."""
     limit = look.limit or molecule.limit
     mol = laid_out(molecule.mol)
-    if look.numbers:
+    if look.numbers == "atoms":
+        for i in range(len(molecule.atoms)):
+            mol.GetAtomWithIdx(i).SetProp("atomNote", f"{i}")
+    elif look.numbers:
         _write_numbers(molecule, mol, limit)
     lines = _legend_lines(molecule, look, limit) if look.legend else []
     page = _page(mol, look, lines, kind)
@@ -138,10 +148,28 @@ def _page(mol: Mol, look: Look, lines: Sequence[str], kind: Kind) -> _Page:
     else:
         width, height = look.size
         unit, most = min(2.5, max(0.75, min(width / 420, height / 320))), max(SCALE, min(look.size) / 8)
-    wrapped = tuple(part for line in lines for part in textwrap.wrap(line, max(12, int(width / (6.4 * unit)))))
+    wrapped = tuple(part for line in lines for part in _wrapped(line, width / unit - 24))
     foot = round(unit * (32 + 16 * len(wrapped))) if look.legend else 0
     full = (width, height) if look.size else (width, height + foot)
     return _Page(kind, look, full, max(full[1] - foot, 20), unit, most, wrapped)
+
+
+def _wrapped(line: str, room: float) -> list[str]:
+    """A text in lines of a width; words that are longer, such as SMILES, are broken."""
+    found, wide = [""], 0.0
+    for word in re.findall(r"\S+\s*", line):
+        if wide and wide + _width(word.rstrip()) > room:
+            found, wide = [*found, ""], 0.0
+        for sign in word:
+            if wide + _width(sign) > room and not sign.isspace():
+                found, wide = [*found, ""], 0.0
+            found[-1], wide = found[-1] + sign, wide + _width(sign)
+    return [part.rstrip() for part in found]
+
+
+def _width(text: str) -> float:
+    """About how wide the legend's letters are, rather too much than too little: fonts of viewers differ."""
+    return math.fsum(4.8 if sign in NARROW else 11.5 if sign in WIDE else 9.3 if sign.isupper() else 7.3 for sign in text)
 
 
 def _places(mol: Mol, count: int, trial: Canvas) -> tuple[Array, float]:

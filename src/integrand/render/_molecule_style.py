@@ -43,13 +43,16 @@ scrollbar-width:thin}
 .molecule .n{background:AGAINST}
 .molecule .at{background:var(--ink);transform:translateX(-50%);min-width:3px}
 .molecule .run th{width:27%}
-.molecule .run td{white-space:nowrap}
+.molecule .run td{white-space:nowrap;overflow-wrap:normal}
+.molecule .run td:nth-child(n+3){width:6.4rem;font-size:.8125rem;vertical-align:middle}
+.molecule .run td:nth-child(4){width:5.4rem}
 .accounts{font-variant-numeric:tabular-nums;margin:0 0 1.2rem}
 .accounts .first{border-top:1px solid var(--line)}
 .accounts th,.accounts td{padding:.2rem 1rem .2rem 0}
 .accounts :is(th,td):nth-child(n+3){text-align:right;white-space:nowrap;width:1%}
 .accounts thead th{font-weight:400;color:var(--soft)}
 .accounts th:first-child{white-space:nowrap;width:1%}
+.accounts td:nth-child(2){min-width:6rem;overflow-wrap:break-word}
 .cells{width:100%;max-width:44rem;display:block;font-size:.62px}
 .cells text{fill:var(--soft);pointer-events:none;text-anchor:end}
 .cells .above text{text-anchor:start}
@@ -69,6 +72,12 @@ border-radius:8px;padding:.6rem .7rem;font-size:.875rem;line-height:1.35;min-wid
 .molecule figure{position:sticky;background:var(--paper);z-index:1;top:0;padding-bottom:.4rem}
 .wide{max-height:45vh;overflow-y:auto}
 .charts{margin-top:1.5rem}
+.accounts{font-size:.8125rem;table-layout:fixed}
+.accounts th,.accounts td{padding-right:.5rem}
+.accounts :is(th,td):nth-child(n){width:auto;overflow-wrap:break-word;hyphens:auto}
+.accounts :is(th,td):nth-child(2){width:40%}
+.accounts thead th:nth-child(n+3){white-space:normal;vertical-align:bottom}
+.accounts th:first-child{white-space:normal;width:20%}
 .rows{max-height:11rem}}
 """.strip()
     .replace("DARK_RAMP", _ramp(DARK))

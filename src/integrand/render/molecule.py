@@ -18,7 +18,7 @@ from .._files import write
 from ..attribution import ExampleCertificate
 from ..errors import InputError, MissingExtraError, OptionError
 from ._molecule_data import Molecule
-from ._molecule_draw import Look, draw
+from ._molecule_draw import Look, Numbers, draw
 from ._molecule_page import Account, build
 from ._molecule_svg import standalone
 
@@ -35,7 +35,7 @@ def svg(
     *,
     size: tuple[int, int] | None = None,
     pairs: Literal["arcs", "none"] = "arcs",
-    numbers: bool = False,
+    numbers: Numbers = False,
     legend: bool = True,
     dark: bool = False,
     limit: float | None = None,
@@ -50,7 +50,7 @@ def svg(
         molecule: what to draw.
         size: (width, height) in pixels, legend included; by default what the molecule needs.
         pairs: how pairs that are not bonds are drawn.
-        numbers: write the values of atoms and bonds next to them.
+        numbers: write the values of atoms and bonds next to them; "atoms" for the numbers of the atoms, as tables have them.
         legend: the scale of colours, and the sums, below the molecule.
         dark: for dark paper.
         limit: the attribution that has the strongest colour; by default the largest. Give several molecules the same
@@ -64,7 +64,7 @@ def png(
     *,
     size: tuple[int, int] | None = None,
     pairs: Literal["arcs", "none"] = "arcs",
-    numbers: bool = False,
+    numbers: Numbers = False,
     legend: bool = True,
     dark: bool = False,
     limit: float | None = None,
