@@ -93,6 +93,8 @@ def test_the_modules_of_the_core_are_private_but_for_the_exported() -> None:
         "render",
         "compat",
         "operations",
+        "exact",
+        "secants",
         "comparison",
         "interactions",
         "cli",

@@ -266,8 +266,13 @@ def attribute(
         if options.rule is not None:
             outcome = integrate_fixed(evaluator, options.rule, options.tol)
         else:
-            limit = options.max_evaluations
-            outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, memory=options.memory)
+            outcome = integrate_to_tolerance(
+                evaluator,
+                options.tol,
+                max_evaluations=options.max_evaluations,
+                memory=options.memory,
+                handover=not options.create_graph,
+            )
         values = outcome.values
         if options.create_graph:
             values = _differentiable(evaluator, outcome)

@@ -15,6 +15,9 @@ Ints = NDArray[np.int64]
 class Profile:
     """Every point of the path where a gradient was evaluated; it costs nothing, for the integration needs them anyway.
 
+    Where segments were integrated as wholes, mean gradients over them, at their middles, are among the points; where linear
+    regions were found, so are both ends of each, just inside.
+
     Sorted by example, piece and time. A score that rises early and then stays, with hardly any mass at the end, is
     saturation: the gradient at the input alone would have missed it.
 

@@ -31,7 +31,7 @@ class Status(enum.Enum):
     JUMP = "not complete"
     """The score jumps: no integral of its gradient can sum to its change."""
     EXACT = "exact"
-    """Nothing was integrated or sampled: the values are what the method defines, to rounding."""
+    """Nothing was estimated: the values are what the method defines, to rounding."""
 
 
 AXIOMS = ("completeness", "sensitivity-a", "sensitivity-b", "implementation-invariance", "linearity", "symmetry")

@@ -147,7 +147,9 @@ def test_chunks_bound_the_rows_of_a_call() -> None:
     assert max(seen) <= 16
 
 
-@pytest.mark.parametrize("options", [{"steps": 30, "tol": 1e9}, {"tol": 1e-3}], ids=["fixed", "to a tolerance"])
+@pytest.mark.parametrize(
+    "options", [{"steps": 30, "tol": 1e9}, {"tol": 0.02}, {"tol": 1e-3}], ids=["fixed", "to a tolerance", "exact"]
+)
 def test_every_evaluation_is_on_the_certificate(options: dict[str, float]) -> None:
     """Rows that the model has run, one by one, against what the certificate owns up to."""
     rows = 0
@@ -159,4 +161,8 @@ def test_every_evaluation_is_on_the_certificate(options: dict[str, float]) -> No
 
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 6)))
     certificate = ig.integrated_gradients(model, x, **options).certificate
-    assert rows == certificate.gradients + certificate.forwards
+    owned = certificate.gradients + certificate.forwards
+    if any(c.status is ig.Status.EXACT for c in certificate):  # break points run the model's operations, not the model
+        assert certificate.gradients < rows < owned
+    else:
+        assert rows == owned

@@ -123,6 +123,22 @@ class Evaluator:
         both = torch.stack([terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)])
         return np.asarray(both.double().cpu().numpy())
 
+    def note(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
+        """Check rows of gradient times velocity, or of their means over segments, and write them down for the profile."""
+        slopes, mass = self._slopes(terms)
+        self._check_finite(nodes, scores, slopes, ())
+        self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
+
+    def known(self, nodes: Nodes, scores: Floats, slopes: Floats, mass: Floats) -> None:
+        """Write down for the profile what is known without having been evaluated."""
+        self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
+
+    def plain(self) -> bool:
+        """Whether all is straight and in one precision, from the input on."""
+        kinds = {leaf.dtype for leaf in self.function.inputs}
+        whole = kinds <= {torch.float32, torch.float64} and len(kinds) == 1 and self.precision == str(self.dtype).split(".")[1]
+        return whole and self.function.batched and all(piece.straight for piece in self.pieces)
+
     def profile(self) -> Profile | None:
         """All points where gradients were evaluated, as far as their velocities were known."""
         return self._seen.profile()

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..attribution import Status
 from ..quadrature import romberg
 from ..quadrature._panels import estimate, interpolation, spread
 from ._evaluate import Floats, Ints, Nodes
@@ -68,6 +69,27 @@ class Verdict:
     residual: float
     panel_rule: str
     panel_error: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What comes next for an example.
+
+    Attributes:
+        one: the example.
+        verdict: what its last wave says.
+        index: its panels.
+        halve: those to halve.
+        status: how it ended; None where it goes on.
+        needed: evaluations that it would have taken, where the budget ended it.
+    """
+
+    one: Progressing
+    verdict: Verdict
+    index: Ints
+    halve: Ints
+    status: Status | None = None
+    needed: int | None = None
 
 
 @dataclass(frozen=True)

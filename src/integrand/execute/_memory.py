@@ -37,12 +37,14 @@ class Chunks:
         target: bytes of saved activations, at the most.
         few: rows beyond which only what fits the caches pays.
         settled: whether the size has been measured, or named by the user; then only lack of memory changes it.
+        each: bytes that autograd saves for a row; 0 before they are measured.
     """
 
     size: int
     target: int
     few: int
     settled: bool
+    each: int = 0
 
     @staticmethod
     def start(device: torch.device, *, rows: int | None, memory: int | None, row_bytes: int = 1 << 30) -> Chunks:
@@ -56,7 +58,7 @@ class Chunks:
     @contextmanager
     def measuring(self, rows: int) -> Iterator[None]:
         """Count the bytes that autograd saves for these rows and settle the size by it."""
-        if self.settled:
+        if self.each:
             yield
             return
         saved: dict[int, int] = {}
@@ -70,10 +72,12 @@ class Chunks:
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield
+        self.each = max(1, sum(saved.values()) // rows)
+        if self.settled:
+            return
         self.settled = True
-        each = max(1, sum(saved.values()) // rows)
-        wanted = max(self.few, CACHE_BYTES // each)
-        self.size = int(min(max(self.target // each, 1), wanted, MOST_ROWS))
+        wanted = max(self.few, CACHE_BYTES // self.each)
+        self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
 
     def shrink(self, tried: int, error: BaseException) -> None:
         """Halve after running out of memory; give up at one row."""

@@ -91,6 +91,11 @@ class Store:
             inside = slots[which] - self._starts[n]
             yield self._blocks[n], *(torch.as_tensor(part, device=self.device) for part in (which, inside))
 
+    def clear(self) -> None:
+        """Free all slots."""
+        self._uses[:] = 0
+        self._free = list(range(len(self) - 1, -1, -1))
+
     def hold(self, slots: Ints) -> None:
         """Count one more use of each slot."""
         np.add.at(self._uses, slots.ravel(), 1)

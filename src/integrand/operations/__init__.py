@@ -5,11 +5,29 @@ twice and a ReLU inside a compiled kernel are all the one operation ``relu``. Wh
 of steps, a :class:`Program`; a rule says for each step how what arrives at its output is handed to its inputs.
 """
 
+from ._bound import bound
 from ._fold import folded
 from ._fuse import fused
 from ._kinds import Kind, kind_of
 from ._program import Program, Ref, Step
+from ._slopes import product, secant
 from ._sweep import Rule, sweep, vjp
 from ._trace import check_at, trace
 
-__all__ = ["Kind", "Program", "Ref", "Rule", "Step", "check_at", "folded", "fused", "kind_of", "sweep", "trace", "vjp"]
+__all__ = [
+    "Kind",
+    "Program",
+    "Ref",
+    "Rule",
+    "Step",
+    "bound",
+    "check_at",
+    "folded",
+    "fused",
+    "kind_of",
+    "product",
+    "secant",
+    "sweep",
+    "trace",
+    "vjp",
+]

@@ -49,6 +49,11 @@ class _Watch(TorchDispatchMode):
         for i, point in enumerate(points):
             self._place(point, Ref(i))
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled in here: so torch need not import its compiler, which takes seconds the first time."""
+        return False
+
     def ref(self, value: Any) -> Ref | None:
         """Where a tensor comes from, if it depends on the points."""
         return self.places.get(id(value)) if isinstance(value, Tensor) else None

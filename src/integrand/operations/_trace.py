@@ -21,16 +21,25 @@ from ._follow import NOT_FOLLOWED, follow
 from ._program import Program, Step
 
 
-def trace(function: Function, rows: Tensor) -> Program:
+def trace(function: Function, rows: Tensor, *, open_rows: bool = False, check: bool = True) -> Program:
     """The program that computes the scores of some examples at the input.
+
+    Args:
+        function: what is explained.
+        rows: the examples.
+        open_rows: take the rows as one more input, the last, so that the program serves any as many examples.
+        check: see whether the program gives the scores that the model gives; leave it out where this is done elsewhere.
 
     Raises:
         ModelError: the model cannot be followed, or does something else when it is.
     """
     leaves = tuple(leaf.index_select(0, rows) for leaf in function.inputs)
+    count = len(leaves)
+    if open_rows:
+        leaves = (*leaves, rows)
 
     def scores(*points: Tensor) -> Tensor:
-        return function.scores(points, rows)
+        return function.scores(points[:count], points[-1] if open_rows else rows)
 
     names = _parameter_names(function.call.model)
     with _plain_kernels():
@@ -38,6 +47,8 @@ def trace(function: Function, rows: Tensor) -> Program:
     if any(step.name.startswith("mkldnn_rnn") for step in program.steps):  # a whole recurrent layer in one kernel
         with _plain_kernels(), _without_onednn():
             program = _program(scores, leaves, names)
+    if not check:
+        return program
     expected = function.at_input.index_select(0, rows.to(function.at_input.device))
     found = program.scores(program.run(leaves))
     if not _close(found, expected, function, rows):

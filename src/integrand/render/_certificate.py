@@ -12,7 +12,7 @@ MEANING = {
     Status.BUDGET: "The budget ended before the error estimate was within the tolerance.",
     Status.NOISE: "The gradients are not precise enough to tell more.",
     Status.JUMP: "The score jumps on the way, so the attributions cannot add up to its change.",
-    Status.EXACT: "Nothing was integrated or sampled: the values are what the method defines, to rounding.",
+    Status.EXACT: "Nothing was estimated: the values are what the method defines, to rounding.",
 }
 
 _ROWS_SHOWN = 100

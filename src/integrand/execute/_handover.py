@@ -1,0 +1,104 @@
+"""Handing examples over: to their linear regions, or to segment secants, where sampling would take longer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ._choose import kinks_all_along, pays_from, regions_worth
+from ._evaluate import Evaluator, Floats, Ints
+from ._judge import Step
+from ._secants import Done, Handed, Secants
+from ._table import Table
+
+if TYPE_CHECKING:
+    from ..exact import Exact
+
+
+class Handover:
+    """What becomes of examples that are not sampled to the end.
+
+    Linear regions are tried after an example's second wave, once, and its panels stay: where they are refused, it is sampled
+    on. Segment secants come after the sampling of all others, in the memory that it leaves.
+
+    Args:
+        evaluator: knows the paths, and counts.
+        tol: the tolerance.
+        limit: gradient evaluations that one example may take.
+        memory: the user's limit in bytes.
+        allowed: whether anything may be handed over.
+    """
+
+    def __init__(self, evaluator: Evaluator, tol: float, limit: int, memory: int | None, *, allowed: bool) -> None:
+        self.evaluator, self.tol, self.limit, self.memory = evaluator, tol, limit, memory
+        self.pays = pays_from(evaluator) if allowed else math.inf
+        self.linear = allowed  # until a trial finds that nothing is
+        self.over: list[Handed] = []
+        self.back: dict[int, str] = {}  # from segment secants, with the reason
+
+    def exact(self, steps: Sequence[Step], table: Table) -> tuple[dict[int, Exact], set[int]]:
+        """Integrate those of some unfinished examples that are piecewise linear along few regions.
+
+        Returns:
+            What was found, and all that were tried.
+        """
+        if not self.linear:
+            return {}, set()
+        budget = {step.one.example: self._regions(step, table) for step in steps}
+        budget = {example: regions for example, regions in budget.items() if regions}
+        if not budget:
+            return {}, set()
+        floors = {step.one.example: step.one.floor for step in steps}
+        found = self._integrated(budget)
+        # Where it is doubtful to more than the tolerance which region a gradient belongs to, sampling may still settle it;
+        # where rounding alone exceeds the tolerance, it cannot.
+        good = {e: one for e, one in found.items() if one.certificate.converged or _coarse(floors[e], one)}
+        self.linear = bool(good)
+        return good, set(budget)
+
+    def _regions(self, step: Step, table: Table) -> int:
+        return regions_worth(self.evaluator, self.tol, self.limit, step.one, step.verdict, table.panels[step.index])
+
+    def _integrated(self, budget: dict[int, int]) -> dict[int, Exact]:
+        from ..exact import Exact, integrate_exactly  # which needs the evaluator: not while this package is imported
+
+        try:
+            found = integrate_exactly(self.evaluator, self.tol, budget=budget, memory=self.memory)
+        except Exception:  # whatever it is: sampling can do without, or says it in the model's own words
+            return {}
+        return {example: one for example, one in found.items() if isinstance(one, Exact)}
+
+    def to_secants(self, step: Step, left: int, table: Table, ends: Floats) -> bool:
+        """Whether an example is left to segment secants.
+
+        Args:
+            step: what its last wave says.
+            left: gradients that it is expected to take still.
+            table: its panels.
+            ends: F at start and end of its pieces, (2, pieces).
+        """
+        fit = left >= self.pays and step.one.example not in self.back
+        if not fit or not kinks_all_along(step.one, step.verdict, table.panels[step.index], self.evaluator.chunks.each):
+            return False
+        self.over.append(Handed(step.one, step.verdict.error, *ends.copy()))
+        return True
+
+    def by_secants(self, table: Table, values: Tensor, expected: Ints) -> Done:
+        """Integrate what is left to segment secants; see :class:`Secants`."""
+        if not self.over:
+            return Done()
+        done = Secants(self.evaluator, self.tol, self.limit, table, values, expected).run(self.over)
+        self.back = done.back
+        return done
+
+    def note(self, example: int) -> str:
+        """What to say about an example that is sampled."""
+        return f"sampled, for want of segment secants: {self.back[example]}" if example in self.back else ""
+
+
+def _coarse(floor: float, exact: Exact) -> bool:
+    """Whether rounding, an absolute error, exceeds the tolerance of a certificate."""
+    return bool(floor > exact.certificate.tol * exact.certificate.magnitude)
