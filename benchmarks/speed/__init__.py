@@ -1,0 +1,1 @@
+"""Seconds to a measured error, beside every peer."""
