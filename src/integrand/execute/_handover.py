@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ..errors import IntegrandError
 from ._choose import kinks_all_along, pays_from, regions_worth
 from ._evaluate import Evaluator, Floats, Ints
 from ._judge import Step
@@ -67,7 +68,7 @@ class Handover:
 
         try:
             found = integrate_exactly(self.evaluator, self.tol, budget=budget, memory=self.memory)
-        except Exception:  # whatever it is: sampling can do without, or says it in the model's own words
+        except (IntegrandError, RuntimeError, MemoryError):  # sampling can do without, or says it in the model's own words
             return {}
         return {example: one for example, one in found.items() if isinstance(one, Exact)}
 
