@@ -2,7 +2,8 @@
 
 Every path starts with two panels of five nodes. After each wave an example's panels are judged (:mod:`._judge`); those
 that a plan says will be needed are halved, and every node that was evaluated is used again. While all panels of an
-example have the same width, Romberg's rule on its nodes is judged too: on smooth networks it converges fastest.
+example have the same width, Romberg's rule on its nodes is judged too: on smooth networks it converges fastest. Where a
+wave costs more than its nodes (:class:`Pace`), waves are fewer and larger.
 
 Memory: gradients are kept for the nodes of open panels, up to a budget. Examples wait until there is room for them; when
 there is no room to go on, panels with the smallest errors forget their nodes (their share of the sum stays) and are
@@ -16,14 +17,14 @@ followed. Those that come back are sampled to the end.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from ..attribution import ExampleCertificate, Status
 from ..quadrature._panels import SPLIT
-from ..quadrature._plan import plan
+from ..quadrature._plan import playthrough
 from ._evaluate import Evaluator, Floats, Ints, Nodes
 from ._handover import Handover
 from ._judge import FIRST, Judge, Progressing, Step, Verdict
@@ -31,8 +32,25 @@ from ._outcome import Outcome
 from ._table import Table
 from ._write import Writer
 
-AIM = 0.99
-"""Plans aim a little below the tolerance, so that the last wave is not missed by a hair."""
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a wave goes before it is judged.
+
+    Attributes:
+        first: how many times a path is halved at first.
+        deepest: how many times a panel is halved at the most, as far as the plan says so.
+        aim: what plans aim for, over the tolerance: a little below, so that the last wave is not missed by a hair.
+    """
+
+    first: int
+    deepest: int
+    aim: float
+
+    @staticmethod
+    def of(evaluator: Evaluator) -> Pace:
+        """Few nodes at first where smooth networks need no more; a GPU takes as long for one row as for dozens."""
+        return Pace(1, 1, 0.99) if evaluator.device.type == "cpu" else Pace(2, 3, 0.97)
 
 
 class Adaptive:
@@ -47,9 +65,10 @@ class Adaptive:
         self.handover = Handover(evaluator, tol, max_evaluations, memory, allowed=handover)
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
+        self.pace = Pace.of(evaluator)
         # Room for an example: two waves of nodes on each piece, and its sums (four float64 rows a piece).
         sums = 4 * 8 // evaluator.dtype.itemsize
-        self.per_example = self.pieces * (17 + sums)
+        self.per_example = self.pieces * (8 * 2**self.pace.first + 1 + sums)
         self.table = Table(evaluator, memory, self.pieces * 17 + 8)
         self.judge = Judge(self.table, self.shares)
         self.writer = Writer(evaluator, self.table, self.shares)
@@ -77,46 +96,44 @@ class Adaptive:
         return Outcome(self.values, records, Nodes(*parts), np.concatenate([weights for _, weights in self.used]))
 
     def _waves(self) -> None:
-        halve = np.zeros(0, np.int64)
+        halve = depths = np.zeros(0, np.int64)
         while self.waiting or self.active:
-            fresh = self._admit(len(halve))
-            self._refine(halve, fresh)
+            fresh = self._admit(int((4 * 2**depths - 4).sum()))
+            self._refine(halve, depths, fresh)
             self._look_at_fresh(fresh)
-            halve = self._judge_all()
+            halve, depths = self._judge_all()
             self.evaluator.tell(len(self.records), int(self.expected.sum()))
 
-    def _admit(self, halving: int) -> Ints:
+    def _admit(self, taken: int) -> Ints:
         """Examples to start with this wave: as many as there is room for, at least one if nothing else runs."""
-        room = self.table.store.room - 4 * halving
+        room = self.table.store.room - taken
         count = max(room // self.per_example, 0 if self.active else 1)
         fresh = np.array([self.waiting.popleft() for _ in range(min(int(count), len(self.waiting)))], np.int64)
         self.table.admit(fresh)
-        self.active += [Progressing(int(example)) for example in fresh]
+        self.active += [Progressing(int(example), self.pace.first - 1) for example in fresh]
         return fresh
 
-    def _refine(self, halve: Ints, fresh: Ints) -> None:
+    def _refine(self, halve: Ints, depths: Ints, fresh: Ints) -> None:
         """Halve panels and start fresh examples, in as many parts as the memory for gradients asks for."""
         while True:
-            now, later = self._fitting(halve)
-            moved = self.table.refine(now, fresh)
-            halve, fresh = moved[later], np.zeros(0, np.int64)
+            count = self._fitting(halve, depths)
+            moved = self.table.refine(halve[:count], depths[:count], fresh, self.pace.first)
+            halve, depths, fresh = moved[halve[count:]], depths[count:], np.zeros(0, np.int64)
             if not len(halve):
                 return
 
-    def _fitting(self, halve: Ints) -> tuple[Ints, Ints]:
-        """The panels that there is room to halve now, and the others; what is not needed is let go first."""
+    def _fitting(self, halve: Ints, depths: Ints) -> int:
+        """How many of the panels there is room to halve now; what is not needed is let go first."""
         store = self.table.store
 
         def needs() -> Ints:
-            slots = self.table.panels.slots[halve, 0] if len(halve) else np.zeros(0, np.int64)
-            return np.asarray(np.cumsum(np.where(slots < 0, 9, 4)))
+            return np.asarray(np.cumsum(_costs(self.table.panels.slots[halve, 0], depths)))
 
         for spare in (halve, halve[:1]):
             want = needs()[-1:] if spare is halve else needs()[:1]
             if len(want) and want[0] > store.room:
                 self.table.let_go(int(want[0]) - store.room, spare)
-        count = max(1, int(np.searchsorted(needs(), store.room, side="right")))
-        return halve[:count], halve[count:]
+        return max(1, int(np.searchsorted(needs(), store.room, side="right")))
 
     def _look_at_fresh(self, fresh: Ints) -> None:
         """On the first wave: does F(x) come out as in the user's own batch, and how noisy are the gradients?"""
@@ -134,8 +151,8 @@ class Adaptive:
             for one, value in zip(self.active[-len(fresh) :], noise, strict=True):
                 one.noise = float(value)
 
-    def _judge_all(self) -> Ints:
-        """End what has ended; the panels to halve of the rest."""
+    def _judge_all(self) -> tuple[Ints, Ints]:
+        """End what has ended; the panels to halve of the rest, and how often."""
         owner = self.table.panels.line % self.examples
         order = np.argsort(owner, kind="stable")
         found, starts = np.unique(owner[order], return_index=True)
@@ -145,7 +162,8 @@ class Adaptive:
         steps = self._doubted(steps)
         for one in self.active:
             one.waves += 1
-        halve: list[Ints] = []
+        halve = [np.zeros(0, np.int64)]
+        depths = [np.zeros(0, np.int64)]
         going: list[Progressing] = []
         for step in self._handed_over(steps):
             if step.status is not None:
@@ -153,10 +171,11 @@ class Adaptive:
             else:
                 going.append(step.one)
                 halve.append(step.halve)
+                depths.append(step.depths)
         kept = {one.example for one in going}
         where = self.table.remove(np.array([one.example for one in self.active if one.example not in kept], np.int64))
         self.active = going
-        return where[np.concatenate(halve)] if halve else np.zeros(0, np.int64)
+        return where[np.concatenate(halve)], np.concatenate(depths)
 
     def _doubted(self, steps: list[Step]) -> list[Step]:
         """The same steps, but for claims of few nodes that a node off the grid does not bear out: all panels are halved."""
@@ -168,7 +187,8 @@ class Adaptive:
                 return step
             verdict = replace(step.verdict, error=doubted[step.one.example])
             needed = int(self.evaluator.gradients[step.one.example]) + 4 * len(step.index)
-            return Step(step.one, verdict, step.index, step.index, None if needed <= self.limit else Status.BUDGET, needed)
+            status = None if needed <= self.limit else Status.BUDGET
+            return Step(step.one, verdict, step.index, step.index, np.ones_like(step.index), status, needed)
 
         return [again(step) for step in steps]
 
@@ -195,7 +215,7 @@ class Adaptive:
 
     def _next(self, one: Progressing, verdict: Verdict, index: Ints) -> Step:
         """What to halve, or how the example ended."""
-        step = Step(one, verdict, index, np.zeros(0, np.int64))
+        step = Step(one, verdict, index)
         goal = self.tol * verdict.size
         one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * verdict.size)
         if verdict.error <= max(goal, one.floor):
@@ -205,7 +225,7 @@ class Adaptive:
         squares = (panels.indicators(rule) * self.shares[panels.line // self.examples]) ** 2
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
         raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
-        aim = (AIM * max(goal, one.floor) / raised) ** 2
+        aim = (self.pace.aim * max(goal, one.floor) / raised) ** 2
         jumps = self.writer.jumps(panels, rule, one.example)
         stuck = jumps | (panels.width <= self.narrowest)
         if stuck.any() and squares[stuck].sum() > aim:
@@ -214,16 +234,21 @@ class Adaptive:
                 # Large terms that cancel: no jump, but their rounding. Nothing at all remains where no gradient does.
                 return replace(step, status=Status.CONVERGED if verdict.size == 0 else Status.NOISE)
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
-        chosen, count = plan(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
-        spent = int(self.evaluator.gradients[one.example])
+        chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
+        spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
+        depths = np.clip(np.log2(times + 1).astype(np.int64), 1, self.pace.deepest)
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
+            depths = np.ones_like(chosen)
         self.expected[one.example] = spent + 4 * min(count, (self.limit - spent) // 4)
-        costs = np.cumsum(np.where(panels.slots[chosen, 0] < 0, 9, 4))
-        chosen = chosen[: int(np.searchsorted(costs, self.limit - spent, side="right"))]
-        if not len(chosen):
+        slots = panels.slots[chosen, 0]
+        for depth in (depths, np.ones_like(depths)):  # by single halvings, should the budget be short
+            within = int(np.searchsorted(np.cumsum(_costs(slots, depth)), self.limit - spent, side="right"))
+            if within == len(chosen):
+                break
+        if not within:
             return replace(step, status=Status.BUDGET, needed=spent + 4 * count)
-        return replace(step, halve=index[chosen])
+        return replace(step, halve=index[chosen[:within]], depths=depth[:within])
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
@@ -237,6 +262,11 @@ class Adaptive:
         self.records[example] = self.writer.certificate(step, self.tol, ends, self.handover.note(example))
         self.used.append(self.writer.weights_used(step))
         self.expected[example] = self.evaluator.gradients[example]
+
+
+def _costs(first_slots: Ints, depths: Ints) -> Ints:
+    """New nodes of panels that are halved so often; those whose nodes were let go need all of them."""
+    return np.asarray(4 * 2**depths + np.where(first_slots < 0, 1, -4))
 
 
 def integrate_to_tolerance(

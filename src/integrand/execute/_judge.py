@@ -80,6 +80,7 @@ class Step:
         verdict: what its last wave says.
         index: its panels.
         halve: those to halve.
+        depths: how many times each.
         status: how it ended; None where it goes on.
         needed: evaluations that it would have taken, where the budget ended it.
     """
@@ -87,7 +88,8 @@ class Step:
     one: Progressing
     verdict: Verdict
     index: Ints
-    halve: Ints
+    halve: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     status: Status | None = None
     needed: int | None = None
 

@@ -56,6 +56,30 @@ class Panels:
         return np.asarray(np.maximum(KAPPA[rule] * norm, np.abs(self.missing(rule))))
 
 
+@dataclass(frozen=True)
+class _Divided:
+    """Panels that are all halved equally often: which, how often, and the slots of the nodes on what becomes of them."""
+
+    at: Ints
+    depth: int
+    slots: Ints  # (panels, 4 * 2**depth + 1)
+
+    @staticmethod
+    def of(at: Ints, depth: int, before: Ints) -> _Divided:
+        """With the nodes that are there already, of all panels (panels, 5), in their places."""
+        slots = np.full((len(at), 4 * 2**depth + 1), -1, np.int64)
+        slots[:, :: 2**depth] = before[at]
+        return _Divided(at, depth, slots)
+
+    def parts(self, line: Ints, start: Floats, width: Floats) -> tuple[Ints, Floats, Floats, Ints]:
+        """Lines, starts, widths and slots of the new panels."""
+        count = 2**self.depth
+        inside = 4 * np.arange(count)[:, None] + np.arange(5)
+        starts = start[self.at, None] + width[self.at, None] * np.arange(count) / count
+        slots = self.slots[:, inside].reshape(-1, 5)
+        return np.repeat(line[self.at], count), starts.ravel(), np.repeat(width[self.at] / count, count), slots
+
+
 class Table:
     """Panels, the store of their nodes, and their sums for each place (an unfinished example) and piece.
 
@@ -87,38 +111,49 @@ class Table:
         self.place[examples] = free[: len(examples)]
         self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
 
-    def refine(self, parents: Ints, fresh: Ints) -> Ints:
-        """Halve panels, and start the lines of fresh examples with two panels each; evaluate what that needs.
+    def refine(self, parents: Ints, depths: Ints, fresh: Ints, first: int) -> Ints:
+        """Halve panels so many times over, and start the lines of fresh examples; evaluate what that needs, all at once.
+
+        Args:
+            parents: panels to halve.
+            depths: how many times each: once makes two panels of it, twice four.
+            fresh: examples to start.
+            first: how many times the whole line is halved for that.
 
         Returns:
             Where each panel went that was not halved.
         """
         old = self.panels[parents]
         lines = (fresh[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
-        line = np.r_[old.line, lines]
+        line, depth = np.r_[old.line, lines], np.r_[depths, np.full(len(lines), first)]
         start, width = np.r_[old.start, np.zeros(len(lines))], np.r_[old.width, np.ones(len(lines))]
-        slots = np.full((len(line), 9), -1, np.int64)
-        slots[: len(old), ::2] = old.slots
-        self._evaluate(slots, line, start, width)
-        self._subtract(slots[: len(old), ::2], old)
-        children = []
-        for first, offset in ((0, 0.0), (4, 0.5)):
-            half = slots[:, first : first + 5]
-            children.append(Panels(line, start + offset * width, width / 2, half, *self._sum(half, width / 2, line)))
-            self.store.hold(half)
+        before = np.r_[old.slots, np.full((len(lines), 5), -1)]
+        groups = [_Divided.of(at, int(d), before) for d in np.unique(depth) for at in [np.flatnonzero(depth == d)]]
+        self._evaluate(groups, line, start, width)
+        for group in groups:
+            mine = group.at[group.at < len(old)]
+            self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
+        parts = [group.parts(line, start, width) for group in groups]
+        all_lines, starts, widths, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.store.hold(slots)
+        children = Panels(all_lines, starts, widths, slots, *self._sum(slots, widths, all_lines))
         self.store.release(old.slots[old.slots[:, 0] >= 0])
         kept = np.ones(len(self.panels), bool)
         kept[parents] = False
-        self.panels = self.panels[kept].plus(children[0]).plus(children[1])
+        self.panels = self.panels[kept].plus(children)
         return np.cumsum(kept) - 1
 
-    def _evaluate(self, slots: Ints, line: Ints, start: Floats, width: Floats) -> None:
+    def _evaluate(self, groups: list[_Divided], line: Ints, start: Floats, width: Floats) -> None:
         """Evaluate the nodes that have no slot yet, and give them one."""
-        new = slots < 0
-        t = (start[:, None] + width[:, None] * np.arange(9) / 8)[new]
-        where = np.broadcast_to(line[:, None], slots.shape)[new]
+        times, lines = [], []
+        for group in groups:
+            new, steps = group.slots < 0, group.slots.shape[1] - 1
+            times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
+            lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
+        t, where = np.concatenate(times), np.concatenate(lines)
         taken = self.store.take(len(t))
-        slots[new] = taken
+        for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times])[:-1]), strict=True):
+            group.slots[group.slots < 0] = mine
         for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
             self.store.put(taken[done.index], done)
 

@@ -23,16 +23,28 @@ def plan(squares: NDArray[np.float64], goal: float, shrink: float, limit: int) -
     Returns:
         The panels to halve now (those that the plan halves at least once, largest first) and the halvings it takes.
     """
+    chosen, times = playthrough(squares, goal, shrink, limit)
+    return chosen, int(times.sum())
+
+
+def playthrough(
+    squares: NDArray[np.float64], goal: float, shrink: float, limit: int
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """As :func:`plan`, with the halvings of each panel that is halved, those of its descendants counted in.
+
+    >>> playthrough(np.array([100.0, 1.0, 1.0]), goal=3.0, shrink=1 / 8, limit=100)
+    (array([0, 1]), array([7, 1]))
+    """
     total = float(squares.sum())
     queue = [(-float(square), index) for index, square in enumerate(squares) if square > 0]
     heapq.heapify(queue)
-    chosen: dict[int, None] = {}
+    chosen: dict[int, int] = {}
     count = 0
     while total > goal and queue and count < limit:
         square, index = heapq.heappop(queue)
         total += square * (1 - 2 * shrink)
-        chosen.setdefault(index)
+        chosen[index] = chosen.get(index, 0) + 1
         count += 1
         for _ in range(2):
             heapq.heappush(queue, (square * shrink, index))
-    return np.fromiter(chosen, np.intp, len(chosen)), count
+    return np.fromiter(chosen, np.intp, len(chosen)), np.fromiter(chosen.values(), np.int64, len(chosen))
