@@ -79,6 +79,11 @@ class Recorder:
             row[self._count : last] = column
         self._count = last
 
+    def forget(self, examples: Ints) -> None:
+        """Drop the points of some examples."""
+        kept = ~np.isin(self._rows[0, : self._count], examples)
+        self._rows, self._count = self._rows[:, : self._count][:, kept], int(kept.sum())
+
     def profile(self) -> Profile | None:
         """What was written down, sorted; a point that came twice counts once."""
         if not self._count:

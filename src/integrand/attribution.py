@@ -102,6 +102,8 @@ class ExampleCertificate:
         status: how the integration ended.
         rule: the quadrature rule of the values.
         precision: what the model computed in.
+        moved: what that moves the values by where it is less than what model and input are in: measured at nodes that were
+            evaluated in both, relative like the error, and counted into it.
         target: the explained output, in words.
         needed: gradient evaluations that the tolerance is expected to take, where the budget was spent.
         jump_at: where on the path (0 to 1) the score jumps, for ``Status.JUMP``.
@@ -129,6 +131,7 @@ class ExampleCertificate:
     curves: tuple[CurveCertificate, ...] = ()
     knob: str = "raise max_evaluations, steps or memory"
     note: str = ""
+    moved: float = 0.0
 
     @property
     def converged(self) -> bool:
@@ -141,10 +144,10 @@ class ExampleCertificate:
         if self.converged:
             return ""
         if self.status is Status.NOISE:
-            wider = "float32" if self.precision in ("bfloat16", "float16") else "float64"
+            wider = "a model and input in " + ("float32" if self.precision in ("bfloat16", "float16") else "float64")
             return (
                 f"gradients in {self.precision} are not precise enough for a tolerance of {percent(self.tol)}; "
-                f"use a model and input in {wider} or a tolerance above {percent(self.error)}"
+                f"use {'precision=' + repr('float32') if self.moved else wider} or a tolerance above {percent(self.error)}"
             )
         if self.status is Status.JUMP:
             return (
@@ -171,6 +174,8 @@ class ExampleCertificate:
             f"sum misses {self.residual:+.1e} of |a| {number(self.magnitude, 3)}  "
             f"{accuracy}{spent}  {self.status.value}"
         )
+        if self.moved:
+            line += f"  in {self.precision}, which moves {percent(self.moved)} of it"
         if self.note:
             line += f"  {self.note}"
         if self.remedy:

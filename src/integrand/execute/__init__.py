@@ -4,6 +4,17 @@ from ._adaptive import integrate_to_tolerance
 from ._evaluate import Evaluator, Nodes
 from ._fixed import contract, integrate_fixed
 from ._outcome import Outcome
+from ._precision import Precision, settle
 from ._progress import Progress
 
-__all__ = ["Evaluator", "Nodes", "Outcome", "Progress", "contract", "integrate_fixed", "integrate_to_tolerance"]
+__all__ = [
+    "Evaluator",
+    "Nodes",
+    "Outcome",
+    "Precision",
+    "Progress",
+    "contract",
+    "integrate_fixed",
+    "integrate_to_tolerance",
+    "settle",
+]

@@ -29,6 +29,7 @@ from ._evaluate import Evaluator, Floats, Ints, Nodes
 from ._handover import Handover
 from ._judge import FIRST, Judge, Progressing, Step, Verdict
 from ._outcome import Outcome
+from ._precision import Precision, Way, settle
 from ._table import Table
 from ._write import Writer
 
@@ -57,9 +58,10 @@ class Adaptive:
     """One run of the adaptive control over a batch."""
 
     def __init__(
-        self, evaluator: Evaluator, tol: float, max_evaluations: int, memory: int | None, *, handover: bool = True
+        self, evaluator: Evaluator, tol: float, max_evaluations: int, memory: int | None, *, handover: bool, asked: bool
     ) -> None:
         self.evaluator = evaluator
+        self.asked = asked
         self.tol = tol
         self.limit = max_evaluations
         self.handover = Handover(evaluator, tol, max_evaluations, memory, allowed=handover)
@@ -80,6 +82,7 @@ class Adaptive:
         self.used: list[tuple[Nodes, Floats]] = [(Nodes(np.zeros(0), none, none), np.zeros(0))]
         self.expected = np.full(self.examples, 17 * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
+        self.moved = np.zeros(self.examples)  # by a lower precision (L1)
         self.epsilon = evaluator.epsilon
         self.check_noise = tol < 1e4 * self.epsilon
         self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
@@ -101,7 +104,7 @@ class Adaptive:
             fresh = self._admit(int((4 * 2**depths - 4).sum()))
             self._refine(halve, depths, fresh)
             self._look_at_fresh(fresh)
-            halve, depths = self._judge_all()
+            halve, depths = self._judge_all() if self.active else (halve[:0], depths[:0])
             self.evaluator.tell(len(self.records), int(self.expected.sum()))
 
     def _admit(self, taken: int) -> Ints:
@@ -145,6 +148,9 @@ class Adaptive:
             index = np.flatnonzero(mine & at_end)
             line = panels.line[index]
             self.end_scores[side, line // self.examples, line % self.examples] = scores[panels.slots[index, node]]
+        if self.evaluator.outdated(self.end_scores[1, -1, fresh], fresh):
+            self._again()
+            return
         self.evaluator.check_rows(self.end_scores[1, -1, fresh], fresh)
         if self.check_noise:
             noise = self.evaluator.noise(fresh)
@@ -158,6 +164,10 @@ class Adaptive:
         found, starts = np.unique(owner[order], return_index=True)
         groups = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
         verdicts = self.judge.verdicts(self.active, groups)
+        self.moved = self.evaluator.moved()
+        if self._too_coarse(verdicts):
+            self.evaluator.runner.take(Way())
+            return self._again()
         steps = [self._next(one, verdict, groups[one.example]) for one, verdict in zip(self.active, verdicts, strict=True)]
         steps = self._doubted(steps)
         for one in self.active:
@@ -176,6 +186,22 @@ class Adaptive:
         where = self.table.remove(np.array([one.example for one in self.active if one.example not in kept], np.int64))
         self.active = going
         return where[np.concatenate(halve)], np.concatenate(depths)
+
+    def _too_coarse(self, verdicts: list[Verdict]) -> bool:
+        """Whether a precision that nobody asked for turns out to move attributions by too much after all."""
+        if self.asked or not self.evaluator.runner.low:
+            return False
+        pairs = zip(self.active, verdicts, strict=True)
+        return any(2 * self.moved[one.example] > self.tol * verdict.size for one, verdict in pairs)
+
+    def _again(self) -> tuple[Ints, Ints]:
+        """Start all unfinished examples once more."""
+        unfinished = np.array([one.example for one in self.active], np.int64)
+        self.evaluator.forget(unfinished)
+        self.waiting.extend(unfinished.tolist())
+        self.table.remove(unfinished)
+        self.active = []
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def _doubted(self, steps: list[Step]) -> list[Step]:
         """The same steps, but for claims of few nodes that a node off the grid does not bear out: all panels are halved."""
@@ -215,9 +241,10 @@ class Adaptive:
 
     def _next(self, one: Progressing, verdict: Verdict, index: Ints) -> Step:
         """What to halve, or how the example ended."""
+        goal, moved = self.tol * verdict.size, float(self.moved[one.example])
+        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * verdict.size, 2 * moved)
+        verdict = replace(verdict, error=verdict.error + moved)
         step = Step(one, verdict, index)
-        goal = self.tol * verdict.size
-        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * verdict.size)
         if verdict.error <= max(goal, one.floor):
             exact = verdict.error == verdict.size == 0
             return replace(step, status=Status.CONVERGED if one.floor <= goal or exact else Status.NOISE)
@@ -225,7 +252,7 @@ class Adaptive:
         squares = (panels.indicators(rule) * self.shares[panels.line // self.examples]) ** 2
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
         raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
-        aim = (self.pace.aim * max(goal, one.floor) / raised) ** 2
+        aim = (self.pace.aim * (max(goal, one.floor) - moved) / raised) ** 2
         jumps = self.writer.jumps(panels, rule, one.example)
         stuck = jumps | (panels.width <= self.narrowest)
         if stuck.any() and squares[stuck].sum() > aim:
@@ -270,7 +297,13 @@ def _costs(first_slots: Ints, depths: Ints) -> Ints:
 
 
 def integrate_to_tolerance(
-    evaluator: Evaluator, tol: float, *, max_evaluations: int, memory: int | None, handover: bool = True
+    evaluator: Evaluator,
+    tol: float,
+    *,
+    max_evaluations: int,
+    memory: int | None,
+    handover: bool = True,
+    precision: Precision = "float32",
 ) -> Outcome:
     """Integrate every example until its estimated error is within the tolerance, or say why not.
 
@@ -281,5 +314,8 @@ def integrate_to_tolerance(
         memory: bytes that may be held.
         handover: whether linear regions and segment secants may be used; the latter, and probabilities of the former, leave
             no nodes and weights that the values are the sum of.
+        precision: what to run the model in, see :func:`settle`.
     """
-    return Adaptive(evaluator, tol, max_evaluations, memory, handover=handover).run()
+    settle(evaluator, precision, tol)
+    asked = precision != "auto"
+    return Adaptive(evaluator, tol, max_evaluations, memory, handover=handover, asked=asked).run()

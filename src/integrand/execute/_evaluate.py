@@ -20,6 +20,7 @@ from ..functions import Function
 from ..functions._parts import out_of_memory
 from ..paths import Piece
 from ._memory import Chunks
+from ._precision import COARSE, Runner, Way
 from ._progress import Progress, Reporter
 
 Floats = NDArray[np.float64]
@@ -96,6 +97,8 @@ class Evaluator:
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.columns = columns
+        self.runner = Runner(function)
+        self.shifts = np.zeros(function.examples)  # what a lower precision moves, over the mass of the gradients
         self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 
@@ -105,10 +108,12 @@ class Evaluator:
         def evaluate(index: Ints, here: Nodes) -> Evaluated:
             leaves, velocities = self.points(here)
             with self.chunks.measuring(len(here)):
-                scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
+                scores, gradients = self.runner(leaves, self._rows(here))
             terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
             values = scores.double().cpu().numpy()
             slopes, mass = self._slopes(terms)
+            if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
+                return self._in_full(evaluate, index, here)
             self._check_finite(here, values, slopes, gradients)
             self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
             return Evaluated(index, values, slopes, terms)
@@ -116,6 +121,11 @@ class Evaluator:
         for done in self._chunked(nodes, evaluate):
             np.add.at(self.gradients, nodes.rows[done.index], 1)
             yield done
+
+    def _in_full(self, evaluate: Callable[[Ints, Nodes], T], index: Ints, here: Nodes) -> T:
+        """Evaluate nodes that a lower precision has no numbers for."""
+        with self.runner.taking(Way()):
+            return evaluate(index, here)
 
     def _slopes(self, terms: Tensor) -> Floats:
         """What terms (N, features) add up to with their signs and without, (2, N)."""
@@ -137,7 +147,23 @@ class Evaluator:
         """Whether all is straight and in one precision, from the input on."""
         kinds = {leaf.dtype for leaf in self.function.inputs}
         whole = kinds <= {torch.float32, torch.float64} and len(kinds) == 1 and self.precision == str(self.dtype).split(".")[1]
-        return whole and self.function.batched and all(piece.straight for piece in self.pieces)
+        return whole and not self.runner.low and self.function.batched and all(piece.straight for piece in self.pieces)
+
+    def forget(self, examples: Ints) -> None:
+        """These examples start again: their points so far count for nothing, though they were evaluated."""
+        if not self.runner.low:
+            self.shifts[examples] = 0.0
+        self._seen.forget(examples)
+
+    def moved(self) -> Floats:
+        """What a lower precision than the model's moves the attributions of each example by, at the most (L1)."""
+        seen = self.profile() if self.shifts.any() else None
+        if seen is None:
+            return np.zeros(self.function.examples)
+        joined = (np.diff(seen.example) == 0) & (np.diff(seen.piece) == 0)
+        weights = np.abs([piece.weight for piece in self.pieces])[seen.piece[1:]]
+        steps = np.where(joined, weights * np.diff(seen.t) * (seen.mass[1:] + seen.mass[:-1]) / 2, 0.0)
+        return np.asarray(self.shifts * np.bincount(seen.example[1:], steps, self.function.examples))
 
     def profile(self) -> Profile | None:
         """All points where gradients were evaluated, as far as their velocities were known."""
@@ -186,8 +212,10 @@ class Evaluator:
         def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
             leaves, velocities = self.points(here) if velocity is None else (self._grid_points(here), ())
             with self.chunks.measuring(len(here)):
-                scores, gradients = self.function.value_and_grad(leaves, self._rows(here))
+                scores, gradients = self.runner(leaves, self._rows(here))
             values = scores.double().cpu().numpy()
+            if self.runner.low and not np.isfinite(values).all():
+                return self._in_full(evaluate, index, here)
             self._check_finite(here, values, np.zeros(len(here)), ())
             terms = flat(gradients).to(self.dtype)
             if velocity is None:
@@ -264,6 +292,10 @@ class Evaluator:
             yield done
             start += len(index)
 
+    def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T]) -> Iterator[T]:
+        """What comes of chunks of nodes; one that does not fit into memory is tried again in smaller ones."""
+        return self._chunked(nodes, evaluate)
+
     def points(self, nodes: Nodes) -> tuple[Leaves, Leaves]:
         """Points and velocities at nodes, which are sorted by piece."""
         found = [piece.at(t, rows) for piece, t, rows in self._by_piece(nodes)]
@@ -318,10 +350,7 @@ class Evaluator:
             for leaf in leaves:
                 sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
                 moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-            first, second = (
-                flat(self.function.value_and_grad(points, self._rows(here))[1]).to(self.dtype)
-                for points in (leaves, tuple(moved))
-            )
+            first, second = (flat(self.runner(points, self._rows(here))[1]).to(self.dtype) for points in (leaves, tuple(moved)))
             change = self.added((second - first) * flat(velocities)).abs().sum(1)
             return index, DEEPER * change.double().cpu().numpy()
 
@@ -331,10 +360,22 @@ class Evaluator:
             np.add.at(self.gradients, nodes.rows[index], 2)
         return np.asarray(out.reshape(-1, 2).max(1))
 
+    def outdated(self, found: Floats, examples: Ints) -> bool:
+        """Whether a recording gives another F(x) than the model itself: the model has changed, and it is forgotten."""
+        if not self.runner.recordings.used:
+            return False
+        alone = self.function.at_input.double().cpu().numpy()[examples]
+        epsilon = max(self.epsilon, COARSE.get(self.runner.way.name, 0.0))
+        if (np.abs(found - alone) <= 4e3 * epsilon * self.function.scale[examples]).all():
+            return False
+        self.runner.recordings.forget()
+        return True
+
     def check_rows(self, found: Floats, examples: Ints) -> None:
         """Compare F(x) as found among other rows with F(x) as the user's batch gives it."""
         alone = self.function.at_input.double().cpu().numpy()[examples]
-        epsilon = max(self.epsilon, torch.finfo(self.function.at_input.dtype).eps)
+        coarse = COARSE.get(self.runner.way.name, 0.0)
+        epsilon = max(self.epsilon, torch.finfo(self.function.at_input.dtype).eps, coarse)
         slack = float(np.clip(4e3 * epsilon, 1e-6, 0.2)) * self.function.scale[examples]
         if (np.abs(found - alone) <= slack).all():
             return
@@ -366,12 +407,14 @@ class Evaluator:
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows."""
+        moved = float(self.moved()[example] / found["magnitude"]) if found["magnitude"] and self.shifts[example] else 0.0
         return ExampleCertificate(
             **found,
             tol=tol,
+            moved=moved,
             gradients=int(self.gradients[example]),
             forwards=int(self.forwards[example]) + 1,  # and the one at the input that settled the target
-            precision=self.precision,
+            precision=self.runner.way.name if moved else self.precision,
             target=self.function.scorer.words[example],
         )
 

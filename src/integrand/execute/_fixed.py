@@ -92,6 +92,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
         0
     ]
+    total_error = total_error + evaluator.moved() / np.maximum(total.abs().sum(-1).double().cpu().numpy(), 1e-300)
     own = _errors(values, differences, residual, known, evaluator.epsilon) if pieces > 1 else None
     sizes = total.abs().sum(-1).double().cpu().numpy()
     first, last = path_ends(shares, starts, ends)

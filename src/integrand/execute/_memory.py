@@ -47,13 +47,24 @@ class Chunks:
     each: int = 0
 
     @staticmethod
-    def start(device: torch.device, *, rows: int | None, memory: int | None, row_bytes: int = 1 << 30) -> Chunks:
-        """A policy for a device, with the user's wishes; small inputs start with more rows."""
+    def start(device: torch.device, *, rows: int | None, memory: int | None, row_bytes: int = 1 << 30, each: int = 0) -> Chunks:
+        """A policy for a device, with the user's wishes; small inputs start with more rows.
+
+        Args:
+            device: where the model runs.
+            rows: what the user named.
+            memory: bytes that the run may hold.
+            row_bytes: of the input.
+            each: bytes that autograd saves for a row, where they are known from before.
+        """
         target = CHUNK_BYTES.get(device.type, 1 << 30)
         if memory is not None:
             target = min(target, memory // 3)
         first = rows or min(max(FIRST_BYTES // row_bytes, 2 if memory is None else 1), 256)
-        return Chunks(first, max(target, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
+        chunks = Chunks(first, max(target, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
+        if each:
+            chunks._settle(each)
+        return chunks
 
     @contextmanager
     def measuring(self, rows: int) -> Iterator[None]:
@@ -72,7 +83,10 @@ class Chunks:
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield
-        self.each = max(1, sum(saved.values()) // rows)
+        self._settle(max(1, sum(saved.values()) // rows))
+
+    def _settle(self, each: int) -> None:
+        self.each = each
         if self.settled:
             return
         self.settled = True

@@ -83,20 +83,25 @@ class Function:
         changes = [np.abs(self.again(tuple(map(moved, self.inputs))) - here) for _ in range(4)]
         return np.asarray(np.max(changes, axis=0))
 
-    def value_and_grad(self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False) -> tuple[Tensor, Leaves]:
-        """Scores and their gradients at points."""
+    def value_and_grad(
+        self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False, scale: float = 1.0
+    ) -> tuple[Tensor, Leaves]:
+        """Scores and their gradients at points; gradients are taken of so many times the scores, and divided by it again."""
         points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
         try:
             outputs = self.run(points, rows)
             scores = self.scorer(outputs, rows)
             if not scores.requires_grad:
                 raise GradientError(_no_gradient(outputs[0]))
-            gradients = torch.autograd.grad(scores.sum(), points, create_graph=create_graph, allow_unused=True)
+            total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
+            gradients = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
         except RuntimeError as error:
             if any(words in str(error) for words in _IN_PLACE):
                 raise GradientError(_overwritten(error)) from error
             raise
         filled = tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients, points, strict=True))
+        if scale != 1.0:
+            filled = tuple(gradient / scale for gradient in filled)
         return (scores if create_graph else scores.detach()), filled
 
 

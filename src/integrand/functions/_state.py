@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -83,7 +84,8 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         finally:
             for parameter in parameters.values():
                 parameter.requires_grad_(True)
-            _put_back(buffers)
+            for kept in buffers:
+                kept.put_back()
 
 
 @contextmanager
@@ -103,25 +105,45 @@ def _cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
                 torch.set_float32_matmul_precision(precision)
 
 
-Kept = list[tuple[nn.Module, str, Tensor, Tensor]]
+@dataclass(frozen=True)
+class Kept:
+    """Buffers of one kind: each with its module and name, and what all of them held, one after the other.
+
+    Copied and compared together: a GPU takes as long for one small buffer as for all of them.
+    """
+
+    places: list[tuple[nn.Module, str, Tensor]]
+    before: Tensor
+
+    @staticmethod
+    def of(places: list[tuple[nn.Module, str, Tensor]]) -> Kept:
+        """Keep what these hold now."""
+        return Kept(places, _together(places))
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Write back what has changed, and only that: to write to a buffer would invalidate graphs that the user holds."""
+        if not torch.equal(_together(self.places), self.before):
+            parts = self.before.split([buffer.numel() for _, _, buffer in self.places])
+            for (_, _, buffer), part in zip(self.places, parts, strict=True):
+                if not torch.equal(buffer.flatten(), part):
+                    buffer.copy_(part.view_as(buffer))
+        for module, name, buffer in self.places:
+            if not isinstance(module, torch.jit.ScriptModule):
+                module._buffers[name] = buffer
 
 
-def _kept_buffers(modules: Sequence[nn.Module]) -> Kept:
-    """Buffers that a forward pass might write to, each with its module, name and a copy."""
-    return [
-        (module, name, buffer, buffer.detach().clone())
-        for root in modules
-        for module in root.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-        if (module.training or buffer.numel() <= SMALL) and not buffer.is_meta and not buffer.is_inference()
-    ]
+def _together(places: list[tuple[nn.Module, str, Tensor]]) -> Tensor:
+    return torch.cat([buffer.detach().flatten() for _, _, buffer in places])
 
 
-@torch.no_grad()
-def _put_back(buffers: Kept) -> None:
-    for module, name, buffer, before in buffers:
-        # Only what has changed: to write to a buffer would invalidate graphs that the user holds.
-        if not torch.equal(buffer, before):
-            buffer.copy_(before)
-        if not isinstance(module, torch.jit.ScriptModule):
-            module._buffers[name] = buffer
+def _kept_buffers(modules: Sequence[nn.Module]) -> list[Kept]:
+    """Buffers that a forward pass might write to, those of one kind together."""
+    kinds: dict[object, list[tuple[nn.Module, str, Tensor]]] = {}
+    for root in modules:
+        for module in root.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                kept = module.training or buffer.numel() <= SMALL
+                if kept and not buffer.is_meta and not buffer.is_inference() and buffer.layout == torch.strided:
+                    kinds.setdefault((buffer.device, buffer.dtype), []).append((module, name, buffer))
+    return [Kept.of(places) for places in kinds.values()]

@@ -38,13 +38,17 @@ def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
             f"Each a forward and a backward pass. Forward passes besides: {example.forwards}.",
         ),
         ("Rule", example.rule, "How the values came about."),
-        ("Precision", example.precision, "What the model computed in."),
+        ("Precision", _precision(example), "What the model computed in."),
     ]
     if example.note:
         rows.append(("Note", example.note, "What else the method has to say."))
     if example.curves:
         rows.append(("Curves", str(len(example.curves)), "Baselines, or pieces of the path, that were added up."))
     return rows
+
+
+def _precision(example: ExampleCertificate) -> str:
+    return example.precision + (f", which moves {percent(example.moved)}" if example.moved else "")
 
 
 def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:

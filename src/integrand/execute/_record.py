@@ -1,0 +1,220 @@
+"""Recordings of a chunk's work on a GPU (CUDA graphs), replayed for other inputs of the same model.
+
+A forward and backward pass of a few rows takes a GPU less time than it takes Python to ask for it, operation by operation. A
+recording is asked for at once. It is made of chunks of a size that came up before, kept with the model (:mod:`._remember`), and
+used for as long as nothing about the model has changed that can be seen; what cannot be seen shows in F(x), which every run
+finds without a recording first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from .._trees import Leaves
+from ..functions import Function
+from ..functions._call import Call
+from ..functions._modules import modules_of
+from ..functions._scores import Scorer
+from ._remember import known, known_of
+
+SIZES = (4, 10, 18, 24, 32, 48, 64)
+"""Rows of a recording; smaller chunks are filled up. A path starts with 17 nodes."""
+
+USES = 2
+"""Chunks of a size that ran without a recording before one is made of it: it takes as long as several."""
+
+BYTES, SHARE = 2 << 30, 32
+"""What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
+
+Run = Callable[[Function, Leaves, Tensor], tuple[Tensor, Leaves]]
+
+
+def size_for(rows: int) -> int | None:
+    """The smallest recording that has room for so many rows."""
+    return next((size for size in SIZES if size >= rows), None)
+
+
+def fit(function: Function) -> bool:
+    """Whether recordings can stand for a function: batches on a GPU, nothing of the user's own between model and score."""
+    if function.inputs[0].device.type != "cuda" or not function.batched or function.layered:
+        return False
+    if type(function.run) is not Call or function.run.copies or function.scorer.function is not None:
+        return False
+    return not torch.is_autocast_enabled("cuda") and not torch.is_anomaly_enabled()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One chunk's work.
+
+    Attributes:
+        graph: what to replay.
+        function: the function with inputs of its own, whose values are replaced before a replay.
+        leaves: its points, (rows, ...).
+        rows: which examples they belong to, (rows,).
+        scores: what comes out, (rows,).
+        gradients: likewise, (rows, ...).
+    """
+
+    graph: torch.cuda.CUDAGraph
+    function: Function
+    leaves: Leaves
+    rows: Tensor
+    scores: Tensor
+    gradients: Leaves
+
+    @staticmethod
+    def make(function: Function, leaves: Leaves, rows: Tensor, size: int, run: Run, pool: Any) -> Recording:
+        """Record a run of so many rows, in memory that it shares with other recordings: they never run at once."""
+        own = _own(function)
+        points = tuple(leaf.new_zeros(size, *leaf.shape[1:]) for leaf in leaves)
+        labels = rows.new_zeros(size)
+        _fill(points, labels, leaves, rows)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            run(own, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
+        return Recording(graph, own, points, labels, scores, gradients)
+
+    def replay(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+        """The same with other values."""
+        count = len(rows)
+        for mine, yours in zip(_tensors(self.function), _tensors(function), strict=True):
+            mine.copy_(yours)
+        _fill(self.leaves, self.rows, leaves, rows)
+        self.graph.replay()
+        return self.scores[:count].clone(), tuple(part[:count].clone() for part in self.gradients)
+
+
+def _fill(points: Leaves, labels: Tensor, leaves: Leaves, rows: Tensor) -> None:
+    """Write rows to the front, and the first of them behind."""
+    count = len(rows)
+    for mine, yours in zip((*points, labels), (*leaves, rows), strict=True):
+        mine[:count] = yours.detach()
+        mine[count:] = yours[:1].detach()
+
+
+def _own(function: Function) -> Function:
+    """The function with copies of everything that a call gives: arguments and targets, on the model's device."""
+    call, device = function.run, function.inputs[0].device
+    assert isinstance(call, Call)
+    args, kwargs = pytree.tree_map_only(Tensor, lambda value: value.detach().clone(), (call.args, dict(call.kwargs)))
+    index = tuple(column.to(device, copy=True) for column in function.scorer.index)
+    return replace(function, run=replace(call, args=args, kwargs=kwargs), scorer=_Fixed(function.scorer, index))
+
+
+class _Fixed(Scorer):
+    """A scorer whose targets are tensors throughout: which entry is picked is not part of the recording."""
+
+    def __init__(self, scorer: Scorer, index: tuple[Tensor, ...]) -> None:
+        super().__init__(scorer.examples, scorer.batched, scorer.score, index, None, scorer.words)
+
+    same = None
+
+
+def _tensors(function: Function) -> Iterator[Tensor]:
+    """All tensors that a call gives, but the points."""
+    call = function.run
+    assert isinstance(call, Call)
+    yield from (leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Tensor))
+    yield from function.scorer.index
+
+
+def _signature(function: Function, way: object, size: int) -> Any:
+    """What must be the same for a recording to be used again; None where that cannot be said."""
+    call = function.run
+    assert isinstance(call, Call)
+    others, spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
+    kinds = tuple((tuple(o.shape), o.dtype, o.device) if isinstance(o, Tensor) else o for o in others)
+    shapes = tuple((tuple(leaf.shape[1:]), leaf.dtype, leaf.device) for leaf in function.inputs)
+    cudnn, scorer = torch.backends.cudnn, function.scorer
+    switches = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled())
+    key = (way, size, function.examples, function.tree, shapes, kinds, repr(spec), len(scorer.index), scorer.score, switches)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _fingerprint(model: Callable[..., Any]) -> tuple[object, ...] | None:
+    """Where the model's numbers are; None where hooks may do anything."""
+    out: list[object] = []
+    for root in modules_of(model):
+        for module in root.modules():
+            if _hooked(module):
+                return None
+            out.append((id(module), module.training))
+        out += [(id(t), t.data_ptr()) for group in (root.parameters(), root.buffers()) for t in group]
+    return tuple(out) if out else None
+
+
+def _hooked(module: nn.Module) -> bool:
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, name, None) for name in names)
+
+
+class Recordings:
+    """The recordings of a model, as far as one run may use them.
+
+    Args:
+        function: what is explained.
+        run: runs a function without a recording.
+    """
+
+    def __init__(self, function: Function, run: Run) -> None:
+        self.function, self.run = function, run
+        self.used = False
+        self._notes: dict[Any, Any] | None = None
+        if fit(function):
+            marks, notes = _fingerprint(function.call.model), known(function.call.model)
+            if marks is not None:
+                if notes.get("marks") != marks:
+                    notes["marks"], notes["recordings"], notes["uses"] = marks, {}, {}
+                self._notes = notes
+
+    def find(self, way: object, leaves: Leaves, rows: Tensor) -> Recording | None:
+        """A recording for these rows, made now if their size has come up often enough; None to run without."""
+        size = None if self._notes is None else size_for(len(rows))
+        key = None if size is None else _signature(self.function, way, size)
+        if self._notes is None or size is None or key is None or not self._small(size):
+            return None
+        if key not in self._notes["recordings"]:
+            uses = self._notes["uses"][key] = self._notes["uses"].get(key, 0) + 1
+            if uses <= USES:
+                return None
+            self._notes["recordings"][key] = self._made(leaves, rows, size)
+        found: Recording | None = self._notes["recordings"][key]
+        self.used |= found is not None
+        return found
+
+    def forget(self) -> None:
+        """Do without: what was recorded is not what the model does."""
+        if self._notes is not None:
+            self._notes["recordings"].clear()
+        self._notes, self.used = None, False
+
+    def _small(self, size: int) -> bool:
+        assert self._notes is not None
+        total = torch.cuda.get_device_properties(self.function.inputs[0].device).total_memory
+        return bool(size * known_of(self.function).get("bytes", BYTES) <= min(BYTES, total // SHARE))
+
+    def _made(self, leaves: Leaves, rows: Tensor, size: int) -> Recording | None:
+        assert self._notes is not None
+        others = [one.graph.pool() for one in self._notes["recordings"].values() if one is not None]
+        try:
+            with torch.cuda.device(rows.device):
+                return Recording.make(self.function, leaves, rows, size, self.run, others[0] if others else None)
+        except (RuntimeError, AssertionError):  # the model waits for the GPU, or does what a recording cannot hold
+            torch.cuda.synchronize()
+            return None
