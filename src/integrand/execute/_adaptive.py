@@ -27,11 +27,15 @@ from ..quadrature._panels import SPLIT
 from ..quadrature._plan import playthrough
 from ._evaluate import Evaluator, Floats, Ints, Nodes
 from ._handover import Handover
-from ._judge import FIRST, Judge, Progressing, Step, Verdict
+from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
 from ._outcome import Outcome
 from ._precision import Precision, Way, settle
 from ._table import Table
 from ._write import Writer
+
+
+FREE = 136
+"""Rows that a GPU runs in hardly more time than one."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ class Pace:
 
     @staticmethod
     def of(evaluator: Evaluator) -> Pace:
-        """Few nodes at first where smooth networks need no more; a GPU takes as long for one row as for dozens."""
-        return Pace(1, 1, 0.99) if evaluator.device.type == "cpu" else Pace(2, 3, 0.97)
+        """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
+        if evaluator.device.type == "cpu":
+            return Pace(1, 1, 0.99)
+        lines = evaluator.function.examples * len(evaluator.pieces)
+        return Pace(2 if 17 * lines <= FREE else 1, 3, 0.97)
 
 
 class Adaptive:
@@ -69,9 +76,9 @@ class Adaptive:
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
         self.pace = Pace.of(evaluator)
         # Room for an example: two waves of nodes on each piece, and its sums (four float64 rows a piece).
-        sums = 4 * 8 // evaluator.dtype.itemsize
-        self.per_example = self.pieces * (8 * 2**self.pace.first + 1 + sums)
-        self.table = Table(evaluator, memory, self.pieces * 17 + 8)
+        nodes, sums = 8 * 2**self.pace.first + self.pace.first, 4 * 8 // evaluator.dtype.itemsize
+        self.per_example = self.pieces * (nodes + sums)
+        self.table = Table(evaluator, memory, self.pieces * nodes + 8)
         self.judge = Judge(self.table, self.shares)
         self.writer = Writer(evaluator, self.table, self.shares)
         self.waiting = deque(range(self.examples))
@@ -120,7 +127,8 @@ class Adaptive:
         """Halve panels and start fresh examples, in as many parts as the memory for gradients asks for."""
         while True:
             count = self._fitting(halve, depths)
-            moved = self.table.refine(halve[:count], depths[:count], fresh, self.pace.first)
+            witness = WITNESS if self.pace.first > 1 else None  # claims of the first wave are checked there in any case
+            moved = self.table.refine(halve[:count], depths[:count], fresh, self.pace.first, witness)
             halve, depths, fresh = moved[halve[count:]], depths[count:], np.zeros(0, np.int64)
             if not len(halve):
                 return

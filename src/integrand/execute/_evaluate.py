@@ -350,7 +350,12 @@ class Evaluator:
             for leaf in leaves:
                 sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
                 moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-            first, second = (flat(self.runner(points, self._rows(here))[1]).to(self.dtype) for points in (leaves, tuple(moved)))
+            rows, sides = self._rows(here), [leaves, tuple(moved)]
+            if 2 * len(here) <= self.chunks.size:
+                both = tuple(map(torch.cat, zip(*sides, strict=True)))
+                first, second = flat(self.runner(both, rows.repeat(2))[1]).to(self.dtype).chunk(2)
+            else:
+                first, second = (flat(self.runner(side, rows)[1]).to(self.dtype) for side in sides)
             change = self.added((second - first) * flat(velocities)).abs().sum(1)
             return index, DEEPER * change.double().cpu().numpy()
 

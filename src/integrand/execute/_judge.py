@@ -209,13 +209,19 @@ class Judge:
         rows, piece = panels.line[index] % table.examples, panels.line[index] // table.examples
         weights = np.stack([interpolation(place) for place in 4 * (WITNESS - panels.start[index]) / panels.width[index]])
         missed = np.zeros(table.examples)
-        for done in table.evaluator.gradients_at(Nodes(np.full(len(rows), WITNESS), rows, piece)):
-            nodes = table.store.rows(panels.slots[index[done.index]]).double()
-            columns = torch.as_tensor(weights[done.index], device=table.device)
-            expected = torch.einsum("pkd,prk->prd", nodes, columns)
-            off = (done.terms.to(table.device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
-            cell = panels.width[index[done.index]] / 4 * self.shares[piece[done.index]]
-            np.add.at(missed, rows[done.index], off * cell)
+
+        def compare(which: Ints, terms: Tensor) -> None:
+            nodes = table.store.rows(panels.slots[index[which]]).double()
+            expected = torch.einsum("pkd,prk->prd", nodes, torch.as_tensor(weights[which], device=table.device))
+            off = (terms.to(table.device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
+            np.add.at(missed, rows[which], off * panels.width[index[which]] / 4 * self.shares[piece[which]])
+
+        slots = table.witness[panels.line[index]]
+        there, others = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        if len(there):
+            compare(there, table.store.rows(slots[there]))
+        for done in table.evaluator.gradients_at(Nodes(np.full(len(others), WITNESS), rows[others], piece[others])):
+            compare(others[done.index], done.terms)
         return {
             example: float(missed[example])
             for example, claim in claims.items()

@@ -100,6 +100,7 @@ class Table:
         self.panels = Panels.none()
         self.sums = torch.zeros(0, self.pieces, 4, evaluator.features, dtype=torch.float64, device=self.device)
         self.place = np.full(self.examples, -1, np.int64)
+        self.witness = np.full(self.examples * self.pieces, -1, np.int64)  # slots, where evaluated at the start
 
     def admit(self, examples: Ints) -> None:
         """Give examples a place among the sums."""
@@ -111,7 +112,7 @@ class Table:
         self.place[examples] = free[: len(examples)]
         self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
 
-    def refine(self, parents: Ints, depths: Ints, fresh: Ints, first: int) -> Ints:
+    def refine(self, parents: Ints, depths: Ints, fresh: Ints, first: int, witness: float | None = None) -> Ints:
         """Halve panels so many times over, and start the lines of fresh examples; evaluate what that needs, all at once.
 
         Args:
@@ -119,6 +120,7 @@ class Table:
             depths: how many times each: once makes two panels of it, twice four.
             fresh: examples to start.
             first: how many times the whole line is halved for that.
+            witness: a time off the grid, to be evaluated with the start of a line, if given.
 
         Returns:
             Where each panel went that was not halved.
@@ -129,7 +131,7 @@ class Table:
         start, width = np.r_[old.start, np.zeros(len(lines))], np.r_[old.width, np.ones(len(lines))]
         before = np.r_[old.slots, np.full((len(lines), 5), -1)]
         groups = [_Divided.of(at, int(d), before) for d in np.unique(depth) for at in [np.flatnonzero(depth == d)]]
-        self._evaluate(groups, line, start, width)
+        self._evaluate(groups, line, start, width, lines if witness is not None else lines[:0], witness or 0.0)
         for group in groups:
             mine = group.at[group.at < len(old)]
             self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
@@ -143,16 +145,20 @@ class Table:
         self.panels = self.panels[kept].plus(children)
         return np.cumsum(kept) - 1
 
-    def _evaluate(self, groups: list[_Divided], line: Ints, start: Floats, width: Floats) -> None:
-        """Evaluate the nodes that have no slot yet, and give them one."""
+    def _evaluate(
+        self, groups: list[_Divided], line: Ints, start: Floats, width: Floats, witnessed: Ints, witness: float
+    ) -> None:
+        """Evaluate the nodes that have no slot yet, and the witnesses of some lines, and give them one."""
         times, lines = [], []
         for group in groups:
             new, steps = group.slots < 0, group.slots.shape[1] - 1
             times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
             lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
-        t, where = np.concatenate(times), np.concatenate(lines)
+        t, where = np.r_[*times, np.full(len(witnessed), witness)], np.r_[*lines, witnessed]
         taken = self.store.take(len(t))
-        for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times])[:-1]), strict=True):
+        self.witness[witnessed] = mine = taken[len(t) - len(witnessed) :]
+        self.store.hold(mine)
+        for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times]))[:-1], strict=True):
             group.slots[group.slots < 0] = mine
         for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
             self.store.put(taken[done.index], done)
@@ -210,6 +216,9 @@ class Table:
         kept = ~np.isin(self.panels.line % self.examples, examples)
         gone = self.panels.slots[~kept]
         self.store.release(gone[gone[:, 0] >= 0])
+        lines = (examples[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
+        self.store.release(self.witness[lines[self.witness[lines] >= 0]])
+        self.witness[lines] = -1
         self.panels = self.panels[kept]
         self.place[examples] = -1
         return np.where(kept, np.cumsum(kept) - 1, -1)

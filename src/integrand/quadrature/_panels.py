@@ -99,7 +99,7 @@ def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: t
         # The kink rule has no honest error of its own (two kinks in one cell look like one): it keeps the trapezoid's.
         sums[index, 3] = sums[index, 1]
         simpson[index] = trapezoid[index]
-        missing_t[index] = missing_s[index] = 0.0
+        missing_t[index] = missing_s[index] = rise[index] - (slopes * fine).sum(1)[index]
     return Measured(sums, trapezoid, simpson, missing_t, missing_s, used)
 
 
