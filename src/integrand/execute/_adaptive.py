@@ -33,7 +33,6 @@ from ._precision import Precision, Way, settle
 from ._table import Table
 from ._write import Writer
 
-
 FREE = 136
 """Rows that a GPU runs in hardly more time than one."""
 
