@@ -104,8 +104,8 @@ def integrated_gradients(
         chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the
             target, runs x as it is, without gradients.
         precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and moves attributions by
-            less than a third of the tolerance; or ``"float32"``, ``"tf32"``, ``"bfloat16"``, ``"float16"`` throughout. What a
-            precision moves is measured on the spot, at nodes that are evaluated in both, and counts into the error.
+            less than two fifths of the tolerance; or one of ``"float32"``, ``"tf32"``, ``"bfloat16"``, ``"float16"`` throughout.
+            What a precision moves is measured on the spot, at nodes evaluated in both, and counts into the error.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
             :class:`~integrand.execute.Progress`.
 

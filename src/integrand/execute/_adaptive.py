@@ -270,7 +270,8 @@ class Adaptive:
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
         chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
-        depths = np.clip(np.log2(times + 1).astype(np.int64), 1, self.pace.deepest)
+        deepest = self.pace.deepest if one.waves else 1  # two panels are little to plan by
+        depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
             depths = np.ones_like(chosen)

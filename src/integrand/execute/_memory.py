@@ -24,8 +24,8 @@ MOST_ROWS = 16384
 STORE_BYTES = 1 << 30
 """Gradients that the adaptive control may keep, where the user names no limit."""
 
-BLOCK_BYTES = 32 << 20
-"""Float64 copies of kept gradients that are worked on at a time, likewise."""
+BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
+"""Float64 copies of kept gradients that are worked on at a time, likewise; on a GPU small parts take as long as large ones."""
 
 
 @dataclass

@@ -40,7 +40,7 @@ COARSE = {"tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SAFETY = 1.5
 """Nodes that were not checked may be off by more than those that were."""
 
-SHARE = 1 / 3
+SHARE = 0.4
 """Of the tolerance: what a lower precision may take up to be chosen without being asked for."""
 
 FEW_LINES, CHECKS = 4, 3
@@ -201,7 +201,7 @@ def _compared(evaluator: Evaluator, names: Sequence[str]) -> dict[Way, Floats]:
         with evaluator.chunks.measuring(len(here)):
             _, fine = evaluator.runner(leaves, labels)
         if not ways:
-            ways.extend(Way(name, _scale(fine) if name == "float16" else 1.0) for name in names)
+            ways.extend(Way(name, _scale(evaluator, fine) if name == "float16" else 1.0) for name in names)
         first = evaluator.added(flat(fine).to(evaluator.dtype) * flat(speeds)).double()
         size, off = first.abs().sum(1).cpu().numpy(), []
         for way in ways:
@@ -220,7 +220,12 @@ def _compared(evaluator: Evaluator, names: Sequence[str]) -> dict[Way, Floats]:
     return dict(zip(ways, out, strict=True))
 
 
-def _scale(gradients: Leaves) -> float:
-    """The power of two that makes the largest gradient :data:`LARGEST`, or half as large."""
+def _scale(evaluator: Evaluator, gradients: Leaves) -> float:
+    """A power of two that brings the largest gradient near :data:`LARGEST`; the same as last time if that will do."""
     largest = max(float(leaf.abs().max()) for leaf in gradients)
-    return float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
+    wanted = float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
+    notes = known_of(evaluator.function)
+    before: float = notes.get("scale", 0.0)
+    if not wanted / 64 <= before <= wanted * 4:
+        before = notes["scale"] = wanted
+    return before

@@ -17,7 +17,8 @@ BLOCK_BYTES = 16 << 20
 class Store:
     """Slots that hold one evaluated node each, counted by the panels that use them.
 
-    Slots come in blocks, so that a growing store never copies what it holds.
+    Slots come in blocks, so that a growing store never copies what it holds; each is as large as all before it, so that there
+    are few to look into.
 
     Args:
         features: length of a node's terms.
@@ -57,7 +58,7 @@ class Store:
     def _grow(self) -> None:
         old = len(self)
         left = self.capacity - old
-        size = min(self.block, left) if left > 0 else self.block
+        size = min(max(self.block, old), left) if left > 0 else self.block
         self._starts = np.r_[self._starts, old]
         self._blocks.append(torch.empty(size, self.features, dtype=self.dtype, device=self.device))
         extra = np.zeros(size)

@@ -94,7 +94,8 @@ class Table:
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.device = evaluator.device if has_float64(evaluator.device) else torch.device("cpu")
         store_bytes = STORE_BYTES if memory is None else 2 * memory // 5
-        self.block_bytes = BLOCK_BYTES if memory is None else min(BLOCK_BYTES, memory // 32)
+        block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
+        self.block_bytes = block if memory is None else min(block, memory // 32)
         capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
         self.store = Store(evaluator.features, capacity, evaluator.dtype, self.device)
         self.panels = Panels.none()
