@@ -103,8 +103,8 @@ def integrated_gradients(
             rest for gradients that the control keeps and works on. At least one row and one panel are held in any case.
         chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the
             target, runs x as it is, without gradients.
-        precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and moves attributions by
-            less than two fifths of the tolerance; or one of ``"float32"``, ``"tf32"``, ``"bfloat16"``, ``"float16"`` throughout.
+        precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and moves them by
+            two fifths of the tolerance at the most; or ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout.
             What a precision moves is measured on the spot, at nodes evaluated in both, and counts into the error.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
             :class:`~integrand.execute.Progress`.
