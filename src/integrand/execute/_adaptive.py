@@ -29,7 +29,7 @@ from ._evaluate import Evaluator, Floats, Ints, Nodes
 from ._handover import Handover
 from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
 from ._outcome import Outcome
-from ._precision import Precision, Way, settle
+from ._precision import COARSE, Precision, Way, settle
 from ._table import Table
 from ._write import Writer
 
@@ -287,7 +287,8 @@ class Adaptive:
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
-        return 0.5 * self.epsilon * float(self.evaluator.function.scale[example] * np.sqrt(2 * panels))
+        epsilon = max(self.epsilon, COARSE.get(self.evaluator.runner.way.name, 0.0))
+        return 0.5 * epsilon * float(self.evaluator.function.scale[example] * np.sqrt(2 * panels))
 
     def _end(self, step: Step) -> None:
         """Write an example's values and record."""

@@ -1,0 +1,189 @@
+"""Lower precision, with proof: what it moves is measured, counted into the error, and never taken on trust."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import integrand as ig
+from integrand.attribution import Status
+from integrand.errors import ConvergenceWarning, OptionError
+from integrand.execute import _adaptive, _precision
+from integrand.execute._precision import Way
+from integrand.functions import Function
+
+
+def network(seed: int = 0, width: int = 96, act: type[nn.Module] = nn.GELU) -> nn.Module:
+    torch.manual_seed(seed)
+    layers = [nn.Linear(48, width), act(), nn.Linear(width, width), act(), nn.Linear(width, 3)]
+    return nn.Sequential(*layers).eval()
+
+
+def inputs(count: int = 5) -> Tensor:
+    return 2 * torch.randn(count, 48, generator=torch.Generator().manual_seed(1))
+
+
+def errors(result: ig.Attribution, model: nn.Module, x: Tensor) -> Tensor:
+    """Relative L1 errors against float64 to 1e-6."""
+    model.double()
+    try:
+        exact = ig.integrated_gradients(model, x.double(), target=1, tol=1e-6, precision="float32").values
+    finally:
+        model.float()
+    assert isinstance(exact, Tensor)
+    assert isinstance(result.values, Tensor)
+    return (result.values.double() - exact).abs().sum(1) / exact.abs().sum(1)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("act", [nn.GELU, nn.ReLU])
+@pytest.mark.parametrize("tol", [0.1, 0.02, 0.002])
+def test_the_claim_holds_whatever_the_precision(precision: str, act: type[nn.Module], tol: float) -> None:
+    model, x = network(act=act), inputs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = ig.integrated_gradients(model, x, target=1, tol=tol, precision=precision)  # type: ignore[arg-type]
+    for one, error in zip(result.certificate, errors(result, model, x).tolist(), strict=True):
+        assert error <= one.error
+        assert one.precision == precision
+        assert 0 < one.moved < one.error
+        assert one.converged == (one.error <= tol)
+
+
+def test_what_a_precision_moves_is_measured() -> None:
+    """Bfloat16 has 8 bits, float16 has 11: eight times as coarse."""
+    moved = {}
+    for precision in ("bfloat16", "float16"):
+        result = ig.integrated_gradients(network(), inputs(), target=1, tol=0.2, precision=precision)  # type: ignore[arg-type]
+        moved[precision] = np.mean([one.moved for one in result.certificate])
+    assert 3 < moved["bfloat16"] / moved["float16"] < 24
+
+
+def test_a_precision_that_is_too_coarse_is_named_with_its_remedy() -> None:
+    with pytest.warns(ConvergenceWarning, match="noise floor"):
+        result = ig.integrated_gradients(network(), inputs(1), target=1, tol=1e-4, precision="bfloat16")
+    one = result.certificate.only
+    assert one.status is Status.NOISE
+    assert "precision='float32'" in one.remedy
+    assert "in bfloat16, which moves" in str(one)
+
+
+def test_fixed_rules_count_it_too() -> None:
+    model, x = network(), inputs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = ig.integrated_gradients(model, x, target=1, steps=30, precision="bfloat16")
+    for one, error in zip(result.certificate, errors(result, model, x).tolist(), strict=True):
+        assert error <= one.error
+        assert one.moved > 1e-3
+
+
+def test_a_cpu_stays_in_float32_unless_asked() -> None:
+    plain, asked = (ig.integrated_gradients(network(), inputs(), target=1, **o) for o in ({}, {"precision": "float32"}))  # type: ignore[arg-type]
+    assert torch.equal(plain.values, asked.values)  # type: ignore[arg-type]
+    assert plain.certificate[0].precision == "float32"
+    assert plain.certificate[0].moved == 0.0
+
+
+class Tempting:
+    """As if on a GPU: lower precisions are tried without being asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...] = ("bfloat16",)) -> None:
+        monkeypatch.setattr(_precision, "_worth_trying", lambda *_: True)
+        monkeypatch.setattr(_precision, "TRIED", names)
+
+
+def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    Tempting(monkeypatch, ("float16", "bfloat16"))
+    model, x = network(), inputs()
+    loose = ig.integrated_gradients(model, x, target=1, tol=0.05)
+    assert {one.precision for one in loose.certificate} == {"float16"}
+    assert loose.certificate.converged
+    assert (errors(loose, model, x) <= 0.05).all()
+    tight = ig.integrated_gradients(model, x, target=1, tol=1e-3)
+    assert {one.precision for one in tight.certificate} == {"float32"}
+    assert tight.certificate.converged
+    assert all(one.moved == 0 for one in tight.certificate)
+
+
+def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check nodes say that bfloat16 moves next to nothing; what cancels along the path says otherwise."""
+    Tempting(monkeypatch)
+    model, x = network(), inputs()
+    monkeypatch.setattr(_precision, "SHARE", 1e9)
+    result = ig.integrated_gradients(model, x, target=1, tol=2e-3)
+    assert result.certificate.converged
+    assert {one.precision for one in result.certificate} == {"float32"}
+    assert (errors(result, model, x) <= 2e-3).all()
+    profile = result.profile
+    assert profile is not None
+    plain = ig.integrated_gradients(model, x, target=1, tol=2e-3, precision="float32")
+    assert plain.profile is not None
+    assert len(profile) == len(plain.profile)  # nothing of the first attempt is left in it
+    assert torch.equal(result.values, plain.values)  # type: ignore[arg-type]
+    assert result.certificate.gradients > plain.certificate.gradients
+
+
+def test_numbers_that_overflow_are_evaluated_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float16 ends at 65504: the far end of the path is beyond it, where no node was checked."""
+
+    def score(x: Tensor) -> Tensor:
+        wide = torch.nn.functional.linear(x, torch.full((1, 48), 1.0))
+        return (wide * wide).squeeze(1)
+
+    x = torch.full((1, 48), 1400.0)
+    result = ig.integrated_gradients(score, x, tol=0.05, precision="float16")
+    assert result.certificate.converged
+    assert isinstance(result.values, Tensor)
+    torch.testing.assert_close(result.values.sum(), torch.tensor(48.0 * 48 * 1400**2), rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"precision": "tf32"}, "CUDA"),
+        ({"precision": "float8"}, "expected one of"),
+        ({"precision": "bfloat16", "create_graph": True}, "create_graph"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        ig.integrated_gradients(network(), inputs(), target=1, **options)  # type: ignore[arg-type]
+
+
+def test_lower_than_float32_starts_from_float32() -> None:
+    with pytest.raises(OptionError, match="float64"):
+        ig.integrated_gradients(network().double(), inputs().double(), target=1, precision="bfloat16")
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(OptionError, match="bfloat16"):
+        ig.integrated_gradients(network(), inputs(), target=1, precision="float16")
+
+
+def test_a_scale_changes_nothing_in_float32() -> None:
+    seen: list[tuple[Tensor, ...]] = []
+    real: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] = Function.value_and_grad
+
+    def both(self: Function, leaves: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        points = tuple(leaf.detach().clone() for leaf in leaves)
+        seen.append((real(self, leaves, rows)[1][0], real(self, points, rows, scale=2.0**20)[1][0]))
+        return real(self, leaves, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Function, "value_and_grad", both)
+        ig.integrated_gradients(network(), inputs(), target=1)
+    assert seen
+    for plain, scaled in seen:
+        assert torch.equal(plain, scaled)  # a power of two
+
+
+def test_ways_put_switches_back() -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    with Way("tf32").switched():
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cudnn.allow_tf32
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
+    assert _adaptive.Way is Way
