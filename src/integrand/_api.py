@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from .baselines import Baseline, settle_baselines
 from .baselines._signal import warn_if_high
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, Precision, integrate_fixed, integrate_to_tolerance, settle
+from .execute._devices import crowd_of, devices_of, sharing
 from .execute._memory import Chunks
 from .execute._progress import ProgressOption, Reporter
 from .execute._remember import known_of
@@ -57,6 +59,7 @@ def integrated_gradients(
     memory: int | None = None,
     chunk: int | None = None,
     precision: Precision = "auto",
+    devices: Sequence[str | torch.device] | None = None,
     progress: ProgressOption = None,
 ) -> Attribution:
     """Integrated gradients of a score, to a tolerance.
@@ -106,13 +109,18 @@ def integrated_gradients(
         precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and moves them by
             two fifths of the tolerance at the most; or ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout.
             What a precision moves is measured on the spot, at nodes evaluated in both, and counts into the error.
+        devices: one entry per worker among which chunks are shared, steps of one input and inputs of a batch alike:
+            ``["cuda:0", "cuda:1"]``, or ``["cpu", "cpu"]`` for two workers with half of the cores each. That of x must be
+            among them: results are summed there. Each worker has a copy of the model; on the same device it shares the
+            weights. The values and the evaluations are those of one worker, to rounding. The pass that ``create_graph``
+            adds, linear regions and segment secants run on the device of x alone.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
             :class:`~integrand.execute.Progress`.
 
     Returns:
         Values in the structure of x, with their certificate.
     """
-    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, draws, progress, create_graph, precision)
+    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, draws, progress, create_graph, precision, devices)
     with undisturbed(model, differentiable=create_graph):
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
         function = build(model, x, target=target, score=score, **call)
@@ -144,6 +152,7 @@ def path_attribution(
     memory: int | None = None,
     chunk: int | None = None,
     precision: Precision = "auto",
+    devices: Sequence[str | torch.device] | None = None,
     progress: ProgressOption = None,
 ) -> Attribution:
     """Attribution along any path, to a tolerance.
@@ -169,12 +178,13 @@ def path_attribution(
         memory: bytes that the run may hold.
         chunk: rows to run at a time.
         precision: what the model runs in.
+        devices: one entry per worker; a path that is laid on the way is laid on the device of x.
         progress: a bar or a callback.
 
     Returns:
         Values in the structure of the path's end, with their certificate.
     """
-    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, 1, progress, create_graph, precision)
+    options = Options.make(tol, steps, rule, max_evaluations, memory, chunk, 1, progress, create_graph, precision, devices)
     if not isinstance(path, Path | Steered):
         raise InputError(
             f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Blur, Guided, "
@@ -208,6 +218,7 @@ class Options:
     progress: ProgressOption
     create_graph: bool
     precision: Precision = "auto"
+    devices: tuple[torch.device, ...] = ()
 
     @staticmethod
     def make(
@@ -221,6 +232,7 @@ class Options:
         progress: ProgressOption,
         create_graph: bool,
         precision: Precision = "auto",
+        devices: Sequence[str | torch.device] | None = None,
     ) -> Options:
         """Check the numbers and build the rule."""
         if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not math.isfinite(tol) or tol <= 0:
@@ -237,7 +249,8 @@ class Options:
             raise OptionError(
                 f"got precision={precision!r} with create_graph=True; expected float32 for values to differentiate."
             )
-        return Options(tol, _rule_of(rule, steps), max_evaluations, memory, chunk, progress, create_graph, precision)
+        built, workers = _rule_of(rule, steps), devices_of(devices)
+        return Options(tol, built, max_evaluations, memory, chunk, progress, create_graph, precision, workers)
 
 
 def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
@@ -271,12 +284,15 @@ def attribute(
     reporter = Reporter(options.progress)
     row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
     each = known_of(function).get("bytes", 0)
-    chunks = Chunks.start(device, rows=options.chunk, memory=options.memory, row_bytes=row_bytes, each=each)
+    crowd = crowd_of(options.devices)
+    chunks = Chunks.start(device, rows=options.chunk, memory=options.memory, row_bytes=row_bytes, each=each, crowd=crowd)
     columns, count = None, 0
     if groups is not None:
         columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
     evaluator = Evaluator(function, pieces, chunks, reporter, columns)
+    workers = ExitStack()
     try:
+        workers.enter_context(sharing(evaluator, options.devices))
         if options.rule is not None:
             settle(evaluator, "float32" if options.precision == "auto" else options.precision, options.tol)
             outcome = integrate_fixed(evaluator, options.rule, options.tol)
@@ -293,6 +309,7 @@ def attribute(
         if options.create_graph:
             values = _differentiable(evaluator, outcome)
     finally:
+        workers.close()
         reporter.close()
         if chunks.each:
             known_of(function)["bytes"] = chunks.each
@@ -304,6 +321,8 @@ def attribute(
         )
     warn_if_missed(certificate)
     meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
+    if options.devices:
+        meta["devices"] = ", ".join(map(str, options.devices))
     if columns is not None:
         # The column after the groups holds what belongs to none of them: the certificate accounts for all features.
         if not values.detach().any():

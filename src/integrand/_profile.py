@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,15 +70,17 @@ class Recorder:
     def __init__(self) -> None:
         self._rows = np.empty((len(fields(Profile)), 64))
         self._count = 0
+        self._lock = Lock()  # workers write too
 
     def add(self, *columns: Ints | Floats) -> None:
         """Points by their columns, (K,) each, in the order of :class:`Profile`."""
-        last = self._count + len(columns[0])
-        if last > self._rows.shape[1]:
-            self._rows = np.concatenate([self._rows[:, : self._count], np.empty((len(self._rows), last))], 1)
-        for row, column in zip(self._rows, columns, strict=True):
-            row[self._count : last] = column
-        self._count = last
+        with self._lock:
+            last = self._count + len(columns[0])
+            if last > self._rows.shape[1]:
+                self._rows = np.concatenate([self._rows[:, : self._count], np.empty((len(self._rows), last))], 1)
+            for row, column in zip(self._rows, columns, strict=True):
+                row[self._count : last] = column
+            self._count = last
 
     def forget(self, examples: Ints) -> None:
         """Drop the points of some examples."""

@@ -17,8 +17,8 @@ from .._trees import Leaves, flat
 from ..attribution import ExampleCertificate
 from ..errors import NonFiniteError, RandomnessError, RowsError
 from ..functions import Function
-from ..functions._parts import out_of_memory
 from ..paths import Piece
+from ._devices import Crew, in_turn
 from ._memory import Chunks
 from ._precision import COARSE, Runner, Way
 from ._progress import Progress, Reporter
@@ -82,7 +82,6 @@ class Evaluator:
         reporter: Reporter,
         columns: Tensor | None = None,
     ) -> None:
-        self.function = function
         self.pieces = pieces
         self.chunks = chunks
         self.reporter = reporter
@@ -97,10 +96,21 @@ class Evaluator:
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.columns = columns
-        self.runner = Runner(function)
+        self._runner = Runner(function)
+        self.crew: Crew | None = None  # see execute._devices.sharing
         self.shifts = np.zeros(function.examples)  # what a lower precision moves, over the mass of the gradients
         self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
+
+    @property
+    def runner(self) -> Runner:
+        """Runs the model: in a worker, its own copy."""
+        return self._runner if self.crew is None else self.crew.runner
+
+    @property
+    def function(self) -> Function:
+        """What is explained, likewise."""
+        return self.runner.function
 
     def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
         """Scores and gradients at nodes, in chunks of the evaluator's choosing."""
@@ -118,7 +128,7 @@ class Evaluator:
             self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
             return Evaluated(index, values, slopes, terms)
 
-        for done in self._chunked(nodes, evaluate):
+        for done in self._chunked(nodes, evaluate, shared=True):
             np.add.at(self.gradients, nodes.rows[done.index], 1)
             yield done
 
@@ -191,7 +201,7 @@ class Evaluator:
             return index, scores
 
         out = np.empty(len(nodes))
-        for index, scores in self._chunked(nodes, evaluate):
+        for index, scores in self._chunked(nodes, evaluate, shared=True):
             out[index] = scores
             np.add.at(self.forwards, nodes.rows[index], 1)
         return out
@@ -225,7 +235,7 @@ class Evaluator:
             self._seen.add(here.rows, here.pieces, here.t, values, *both)
             return int(index[0]), terms
 
-        for first, terms in self._chunked(nodes, evaluate, step=examples):
+        for first, terms in self._chunked(nodes, evaluate, step=examples, shared=True):
             self.gradients += np.bincount(nodes.rows[first : first + len(terms)], minlength=examples)
             step, example = divmod(first, examples)
             steps = max(1, len(terms) // examples)
@@ -263,34 +273,29 @@ class Evaluator:
     def _rows(self, nodes: Nodes) -> Tensor:
         return torch.as_tensor(nodes.rows, device=self.device)
 
-    def _chunked(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, step: int | None = None) -> Iterator[T]:
+    def _chunked(
+        self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, step: int | None = None, shared: bool = False
+    ) -> Iterator[T]:
         """Evaluate nodes in chunks, sorted by piece; a chunk that does not fit is tried again in smaller ones.
 
         Args:
             nodes: what to evaluate.
             evaluate: what to do with a chunk.
             step: keep the order, and let chunks hold whole steps of so many nodes, or parts of one step.
+            shared: whether ``evaluate`` may run in several threads at a time.
         """
         order = np.arange(len(nodes))
         if step is None:
             # Backwards: x itself, the last node of a path, then runs among other rows, where check_rows sees their influence.
             order = np.argsort(nodes.pieces, kind="stable")[::-1]
-        start = 0
-        while start < len(order):
-            size = self.chunks.size
-            if step is not None:
-                begun = start % step
-                size = min(size, step - begun) if begun or size < step else size // step * step
-            index = order[start : start + size]
-            try:
-                done = evaluate(index, nodes[index])
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                self.chunks.shrink(len(index), error)
-                continue
-            yield done
-            start += len(index)
+
+        def run(part: slice) -> T:
+            index = order[part]
+            return evaluate(index, nodes[index])
+
+        if shared and self.crew is not None:
+            return self.crew.spread(run, len(order), self.chunks, step)
+        return in_turn(run, slice(0, len(order)), self.chunks, step)
 
     def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T]) -> Iterator[T]:
         """What comes of chunks of nodes; one that does not fit into memory is tried again in smaller ones."""

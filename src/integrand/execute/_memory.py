@@ -47,7 +47,15 @@ class Chunks:
     each: int = 0
 
     @staticmethod
-    def start(device: torch.device, *, rows: int | None, memory: int | None, row_bytes: int = 1 << 30, each: int = 0) -> Chunks:
+    def start(
+        device: torch.device,
+        *,
+        rows: int | None,
+        memory: int | None,
+        row_bytes: int = 1 << 30,
+        each: int = 0,
+        crowd: int = 1,
+    ) -> Chunks:
         """A policy for a device, with the user's wishes; small inputs start with more rows.
 
         Args:
@@ -56,12 +64,13 @@ class Chunks:
             memory: bytes that the run may hold.
             row_bytes: of the input.
             each: bytes that autograd saves for a row, where they are known from before.
+            crowd: how many chunks run at a time, in the same memory.
         """
         target = CHUNK_BYTES.get(device.type, 1 << 30)
         if memory is not None:
             target = min(target, memory // 3)
         first = rows or min(max(FIRST_BYTES // row_bytes, 2 if memory is None else 1), 256)
-        chunks = Chunks(first, max(target, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
+        chunks = Chunks(first, max(target // crowd, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
         if each:
             chunks._settle(each)
         return chunks

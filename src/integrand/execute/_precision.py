@@ -94,12 +94,13 @@ class Runner:
 
     Args:
         function: what is explained.
+        recorded: whether recordings may be made and used, which no two threads may do at a time.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, *, recorded: bool = True) -> None:
         self.function = function
         self.way = Way()
-        self.recordings = Recordings(function, self.run)
+        self.recordings = Recordings(function, self.run, allowed=recorded)
 
     def take(self, way: Way) -> None:
         """From now on, run like this."""

@@ -170,13 +170,14 @@ class Recordings:
     Args:
         function: what is explained.
         run: runs a function without a recording.
+        allowed: whether to use any.
     """
 
-    def __init__(self, function: Function, run: Run) -> None:
+    def __init__(self, function: Function, run: Run, *, allowed: bool = True) -> None:
         self.function, self.run = function, run
         self.used = False
         self._notes: dict[Any, Any] | None = None
-        if fit(function):
+        if allowed and fit(function):
             marks, notes = _fingerprint(function.call.model), known(function.call.model)
             if marks is not None:
                 if notes.get("marks") != marks:

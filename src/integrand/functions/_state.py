@@ -75,7 +75,7 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         stack.enter_context(torch.enable_grad())
         if cuda:
             recurrent = any(isinstance(s, nn.RNNBase) for m in modules for s in m.modules())
-            stack.enter_context(_cuda_in_float32(recurrent=recurrent))
+            stack.enter_context(cuda_in_float32(recurrent=recurrent))
         try:
             if not differentiable:
                 for parameter in parameters.values():
@@ -89,7 +89,7 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
 
 
 @contextmanager
-def _cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
+def cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
     """No TF32, which moves attributions of image networks by per cent; and recurrent networks that can be differentiated."""
     cudnn = torch.backends.cudnn
     # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
