@@ -21,6 +21,7 @@ from .baselines._signal import warn_if_high
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning
 from .execute import Evaluator, Outcome, Precision, integrate_fixed, integrate_to_tolerance, settle
 from .execute._devices import crowd_of, devices_of, sharing
+from .execute._evaluate import LAST
 from .execute._memory import Chunks
 from .execute._progress import ProgressOption, Reporter
 from .execute._remember import known_of
@@ -280,12 +281,8 @@ def attribute(
     """Integrate, and dress the outcome."""
     if mask is not None and groups is not None:
         raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
-    device = function.inputs[0].device
     reporter = Reporter(options.progress)
-    row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
-    each = known_of(function).get("bytes", 0)
-    crowd = crowd_of(options.devices)
-    chunks = Chunks.start(device, rows=options.chunk, memory=options.memory, row_bytes=row_bytes, each=each, crowd=crowd)
+    chunks = _chunks_for(function, options)
     columns, count = None, 0
     if groups is not None:
         columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
@@ -311,8 +308,8 @@ def attribute(
     finally:
         workers.close()
         reporter.close()
-        if chunks.each:
-            known_of(function)["bytes"] = chunks.each
+        found = {"bytes": chunks.each, "tuning": chunks.tuning}
+        known_of(function).update({name: value for name, value in found.items() if value})
     certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
     if options.create_graph:  # the pass with the graph counts too
         spent = evaluator.gradients.tolist()
@@ -338,6 +335,23 @@ def attribute(
     if mask is not None:
         shown = _masked(shown, mask, function)
     return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
+
+
+def _chunks_for(function: Function, options: Options) -> Chunks:
+    """How many rows at a time, by what is known of the model and by what the user says."""
+    notes = known_of(function)
+    chunks = Chunks.start(
+        function.inputs[0].device,
+        rows=options.chunk,
+        memory=options.memory,
+        row_bytes=sum(leaf[0].nbytes for leaf in function.inputs),
+        each=notes.get("bytes", 0),
+        crowd=crowd_of(options.devices),
+        layouts=any(leaf.ndim in LAST for leaf in function.inputs),
+    )
+    if notes.get("tuning") is not None and options.chunk is None:
+        chunks.resume(notes["tuning"])
+    return chunks
 
 
 def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -81,7 +82,8 @@ def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None) -> Itera
     """Evaluate nodes chunk by chunk; a chunk that does not fit into memory is tried again in smaller ones."""
     start = part.start
     while start < part.stop:
-        here = _cut(start, part.stop, chunks.size, step)
+        here = _cut(start, part.stop, chunks.even(part.stop - start), step)
+        began = time.perf_counter()
         try:
             done = run(here)
         except (RuntimeError, MemoryError) as error:
@@ -89,6 +91,7 @@ def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None) -> Itera
                 raise
             chunks.shrink(here.stop - start, error)
             continue
+        chunks.took(here.stop - start, time.perf_counter() - began)
         yield done
         start = here.stop
 

@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""What an input with so many dimensions may be laid out as."""
+
 DEEPER = 3.0
 """Rounding inside the model over rounding of its input, in what it does to gradients."""
 
@@ -253,7 +256,7 @@ class Evaluator:
         if points is None or len(nodes) % examples:
             return self.points_alone(nodes)
         t = torch.as_tensor(nodes.t[::examples]).to(self.device, self.dtype)
-        return tuple(leaf.detach() for leaf in points(t, None))
+        return self._laid_out(points(t, None))
 
     def multiplied_later(self, piece: int) -> bool:
         """Whether the velocity is the same at all times, and for all that is added up."""
@@ -305,11 +308,17 @@ class Evaluator:
         """Points and velocities at nodes, which are sorted by piece."""
         found = [piece.at(t, rows) for piece, t, rows in self._by_piece(nodes)]
         points, velocities = (_joined(side) for side in zip(*found, strict=True))
-        return tuple(leaf.detach() for leaf in points), velocities
+        return self._laid_out(points), velocities
+
+    def _laid_out(self, points: Leaves) -> Leaves:
+        """Points to start a graph from, in the order in memory that the model is fastest with."""
+        if not self.chunks.last:
+            return tuple(leaf.detach() for leaf in points)
+        return tuple(leaf.detach().contiguous(memory_format=LAST.get(leaf.ndim, torch.contiguous_format)) for leaf in points)
 
     def points_alone(self, nodes: Nodes) -> Leaves:
         """Points at nodes, which are sorted by piece."""
-        return tuple(leaf.detach() for leaf in _joined([piece.points_at(t, rows) for piece, t, rows in self._by_piece(nodes)]))
+        return self._laid_out(_joined([piece.points_at(t, rows) for piece, t, rows in self._by_piece(nodes)]))
 
     def _by_piece(self, nodes: Nodes) -> Iterator[tuple[Piece, Tensor, Tensor]]:
         cuts = np.flatnonzero(np.diff(nodes.pieces)) + 1

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from ..functions._parts import smaller
+from ._tune import Setting, Tuning
 
-CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 2 << 30}
-"""Saved activations per chunk, at the most."""
+CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
+"""Saved activations per chunk, at the most; and no more than an eighth of a GPU's memory."""
 
 CACHE_BYTES = 4 << 20
-"""On a CPU, chunks beyond this fall out of the caches and are slower, not faster; but eight rows always pay."""
+"""On a CPU, chunks beyond this fall out of the caches and are slower, not faster; but eight rows always pay. There a run starts
+from, until it knows better (:mod:`._tune`)."""
 
 FIRST_BYTES = 1 << 18
 """Inputs in the first chunk, on which the rest is measured."""
@@ -38,6 +40,8 @@ class Chunks:
         few: rows beyond which only what fits the caches pays.
         settled: whether the size has been measured, or named by the user; then only lack of memory changes it.
         each: bytes that autograd saves for a row; 0 before they are measured.
+        tuning: what other sizes take, where that is found out; None where the size is not to change.
+        layouts: whether the inputs have channels, whose order in memory may matter.
     """
 
     size: int
@@ -45,6 +49,8 @@ class Chunks:
     few: int
     settled: bool
     each: int = 0
+    tuning: Tuning | None = None
+    layouts: bool = False
 
     @staticmethod
     def start(
@@ -55,6 +61,7 @@ class Chunks:
         row_bytes: int = 1 << 30,
         each: int = 0,
         crowd: int = 1,
+        layouts: bool = False,
     ) -> Chunks:
         """A policy for a device, with the user's wishes; small inputs start with more rows.
 
@@ -65,12 +72,16 @@ class Chunks:
             row_bytes: of the input.
             each: bytes that autograd saves for a row, where they are known from before.
             crowd: how many chunks run at a time, in the same memory.
+            layouts: whether the inputs have channels, whose order in memory may matter.
         """
         target = CHUNK_BYTES.get(device.type, 1 << 30)
+        if device.type == "cuda":
+            target = min(target, torch.cuda.get_device_properties(device).total_memory // 8)
         if memory is not None:
             target = min(target, memory // 3)
         first = rows or min(max(FIRST_BYTES // row_bytes, 2 if memory is None else 1), 256)
         chunks = Chunks(first, max(target // crowd, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
+        chunks.layouts = layouts
         if each:
             chunks._settle(each)
         return chunks
@@ -101,8 +112,38 @@ class Chunks:
         self.settled = True
         wanted = max(self.few, CACHE_BYTES // self.each)
         self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
+        if self.few < MOST_ROWS:
+            self.tuning = Tuning(Setting(self.size), self._most(), self.layouts)
+
+    def _most(self) -> int:
+        """Rows that memory has room for."""
+        return int(min(max(self.target // self.each, 1), MOST_ROWS))
+
+    def resume(self, tuning: Tuning) -> None:
+        """Go on from what was found before, with the memory of this run."""
+        if self.tuning is None:
+            return
+        tuning.most = self._most()
+        self.tuning, self.size = tuning, min(tuning.now.rows, tuning.most)
+
+    @property
+    def last(self) -> bool:
+        """Whether to hand the model inputs with their channels last in memory."""
+        return self.tuning is not None and self.tuning.now.last
+
+    def even(self, rows: int) -> int:
+        """The size of chunks for so many rows, none of which is much smaller than the others; all the same while trying."""
+        if self.tuning is not None and not self.tuning.settled:
+            return self.size
+        return -(-rows // -(-rows // self.size))
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Note what a chunk took."""
+        if self.tuning is not None and rows == self.size == self.tuning.now.rows:
+            self.tuning.took(seconds)
+            self.size = self.tuning.now.rows
 
     def shrink(self, tried: int, error: BaseException) -> None:
         """Halve after running out of memory; give up at one row."""
         self.size = smaller(tried, error)
-        self.settled = True
+        self.settled, self.tuning = True, None

@@ -2,8 +2,8 @@
 
 On a CPU that depends on caches, on the number of cores and on how well a model's operations are threaded, and no rule gets it
 right: for image networks 4 to 16 rows are best, recurrent networks want all there are, and convolutions may be faster with
-channels last. So a run tries what is next to the best so far, on chunks that it has to evaluate anyway, until nothing is left to
-try; the next run with the same model goes on from there.
+channels last. So a run tries what is next to the best so far, on chunks that it has to evaluate anyway, until nothing is left
+to try; the next run with the same model goes on from there.
 """
 
 from __future__ import annotations
