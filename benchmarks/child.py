@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +21,12 @@ SHARE = 0.8
 
 def in_a_process(who: str, photo: str, options: dict[str, Any]) -> dict[str, Any]:
     """Seconds, peak memory above the loaded model and gradients of one explanation, or why it failed."""
-    command = [sys.executable, "-m", "benchmarks.child", who, photo, json.dumps(options), str(torch.get_num_threads())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return spawned("benchmarks.child", who, photo, json.dumps(options), str(torch.get_num_threads()))
+
+
+def spawned(module: str, *arguments: str) -> dict[str, Any]:
+    """What a module prints as JSON in its last line when run as a program of its own, or why it failed."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         short = "memory" in done.stderr or done.returncode < 0
         return {"failed": f"out of memory ({SHARE:.0%} of the machine's)" if short else done.stderr[-500:]}
@@ -28,15 +34,49 @@ def in_a_process(who: str, photo: str, options: dict[str, Any]) -> dict[str, Any
     return found
 
 
+def confine(threads: int) -> None:
+    """Of this process: threads and memory."""
+    limit = int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+
+
+def peak_above(run: Callable[[], object]) -> float:
+    """Bytes by which this process outgrows what it holds now while something runs.
+
+    Linux can forget earlier peaks. Elsewhere a peak of loading the model, or of the process that started this one, hides
+    what is below it.
+    """
+    measure = _high_water if _forgets() else _largest
+    before = measure()
+    run()
+    return measure() - before
+
+
+def _forgets() -> bool:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _high_water() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def _largest() -> float:
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main(who: str, photo_name: str, options: dict[str, Any], threads: int) -> None:
     """In the child: load, explain once, print."""
     import integrand as ig
     from tests.honesty.networks import BLACK, efficientnet, photo
 
-    limit = int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    torch.set_num_threads(threads)
-    warnings.simplefilter("ignore")
+    confine(threads)
     model, x = efficientnet(), photo(photo_name)
     with torch.no_grad():
         target = int(model(x).argmax())  # also warms up

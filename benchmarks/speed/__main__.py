@@ -2,146 +2,168 @@
 
 python -m benchmarks.speed                                          # all cases that this machine can build
 python -m benchmarks.speed --cases googlenet bert --batch 1 16      # some of them
-python -m benchmarks.speed --device cuda --data FOLDER --out out/speed
+python -m benchmarks.speed --device cuda --minutes 8                # each case gets its share; the next run goes on from there
+python -m benchmarks.speed --again integrand                        # measure it anew, keep what the peers took
+python -m benchmarks.speed --write-inputs FOLDER                    # for one without scikit-image and RDKit: --inputs FOLDER
+python -m benchmarks.speed --replot out/speed/speed.json            # table, summary and pictures once more
 python -m benchmarks.speed --tiny                                   # a look at whether it works; no figures
 
 Every competitor with fixed steps gets the fewest steps that reach the error, which its user would have to find by trial, and
-its best number of rows at a time. Errors are relative L1 against Gauss-Legendre with many nodes in float64, by hand.
+its best number of rows at a time. Errors are relative L1 against Gauss-Legendre with many nodes, by hand.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
+import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import measure
-from .cases import CASES, Case, spread
-from .peers import PEERS, integrand
+from . import inputs, reference
+from .cases import CASES
+from .contest import Contest, Settings
+from .inputs import Sources
+from .peers import PEERS
+from .plot import draw
+from .store import Results
+from .table import summary, table
 
-NODES = {"cuda": 16384, "cpu": 2048}
-"""Of the reference; on a CPU one hour is not spent on it."""
-
-
-def row_of(case: Case, tol: float, expected: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """All competitors on one case at one tolerance."""
-    device = case.x.device
-    found: dict[str, Any] = {"case": case.name, "weights": case.weights, "batch": len(case.x), "tol": tol}
-    runs: dict[str, Any] = {}
-    steps: dict[str, Any] = {}
-    result = integrand(case, tol)
-    one = result.certificate
-    measured = spread(result.values[: len(expected)], expected)
-    steps["integrand"] = {
-        "gradients": sum(each.gradients for each in one),
-        "forwards": sum(each.forwards for each in one),
-        "measured": measured,
-        "claimed": max(each.error for each in one),
-        "rule": one[0].rule,
-    }
-    runs["integrand"] = lambda: integrand(case, tol)
-    for peer in PEERS:
-        if peer.name not in options.peers:
-            continue
-        try:
-            reached = options.reached.setdefault((case.name, peer.name), {})
-            if not reached:
-                reached.update(measure.fewest(peer, case, expected, options.tolerances, options.limit))
-            if tol not in reached:
-                steps[peer.name] = {"failed": f"not within {peer.most} steps or {options.limit:.0f} s"}
-                continue
-            count, error = reached[tol]
-            chunk = measure.best_chunk(peer, case, count)
-        except Exception as error:  # a peer that cannot take the model is a finding, not a crash
-            steps[peer.name] = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"}
-            continue
-        steps[peer.name] = {"gradients": count * len(case.x), "measured": error, "chunk": chunk}
-        runs[peer.name] = lambda peer=peer, count=count, chunk=chunk: peer.run(case, count, chunk)
-    costs = measure.timed(runs, device, options.rounds)
-    for name, cost in costs.items():
-        steps[name] |= {"seconds": cost.seconds, "peak": cost.peak}
-    limit = steps["integrand"]["gradients"] * measure.operations(case) / options.rate
-    return found | {"who": steps, "limit_seconds": limit}
-
-
-def shown(row: dict[str, Any]) -> str:
-    """A row as lines of a table; ratios are over integrand's."""
-    mine = row["who"]["integrand"]
-    lines = []
-    for name, cost in row["who"].items():
-        start = f"| {row['case']} ({row['weights']}) | {row['batch']} | {row['tol']:.1%} | {name} |"
-        if "failed" in cost:
-            lines.append(f"{start} | | | | | {cost['failed']} |")
-            continue
-        time, memory = cost["seconds"] / mine["seconds"], cost["peak"] / max(mine["peak"], 1.0)
-        peak = f"{cost['peak'] / 1e6:.0f} MB ({memory:.2f}x)" if cost["peak"] == cost["peak"] else ""
-        claimed = f"{cost['claimed']:.2%}" if "claimed" in cost else ""
-        numbers = f" {cost['gradients']} | {cost['seconds'] * 1e3:.1f} ms ({time:.2f}x) | {peak} | {cost['measured']:.2%} |"
-        lines.append(f"{start}{numbers} {claimed} |")
-    lines.append(f"| | | | arithmetic limit | | {row['limit_seconds'] * 1e3:.1f} ms | | | |")
-    return "\n".join(lines)
+DEFAULTS = {
+    "cuda": {"nodes": 65536, "reference_seconds": 6.0, "limit": 4.0, "patience": 1.5},
+    "cpu": {"nodes": 65536, "reference_seconds": 300.0, "limit": 200.0, "patience": 60.0},
+}
+TINY = {"nodes": 8, "reference_seconds": 10.0, "limit": 1.0, "patience": 1.0, "rounds": 1, "tolerances": [0.2], "batch": [1]}
+LEFT_OUT = {"cuda": "efficientnet", "cpu": "resnet50"}
+"""One of the two stands for the other there."""
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", choices=list(CASES))
     parser.add_argument("--peers", nargs="*", default=[peer.name for peer in PEERS], help="whom to compare with")
     parser.add_argument("--batch", nargs="*", type=int, default=[1, 16])
     parser.add_argument("--tolerances", nargs="*", type=float, default=[0.05, 0.01, 0.001])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where GoogLeNet's weights are")
-    parser.add_argument("--nodes", type=int, help="of the reference")
+    parser.add_argument("--inputs", type=Path, help="a folder that --write-inputs wrote")
+    parser.add_argument("--write-inputs", type=Path, metavar="FOLDER", help="write photos, molecule and sentence, and stop")
+    parser.add_argument("--nodes", type=int, help="of the reference at most")
+    parser.add_argument("--reference-seconds", type=float, help="for the last doubling of the reference's nodes")
     parser.add_argument("--checked", type=int, default=1, help="examples of a batch whose error is measured")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds of one trial after which a peer gets no more steps")
+    parser.add_argument("--limit", type=float, help="seconds in which a peer's steps are looked for, per case and precision")
+    parser.add_argument(
+        "--patience", type=float, help="seconds of a peer's run; longer ones are timed with fewer steps and scaled"
+    )
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="for everything")
+    parser.add_argument("--no-memory", action="store_true", help="on a CPU: no processes that measure peak memory")
+    parser.add_argument("--again", nargs="*", metavar="WHO", help="measure anew, all or those named")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, default=Path("out/speed"))
+    parser.add_argument("--out", type=Path, help="out/speed, or out/speed-tiny, unless given")
+    parser.add_argument("--replot", type=Path, metavar="JSON", help="draw from this file, and stop")
     parser.add_argument("--tiny", action="store_true", help="few steps and rounds")
     options = parser.parse_args()
-    if options.tiny:
-        options.nodes, options.rounds, options.tolerances, options.batch = 256, 1, [0.05], [1]
-    options.nodes = options.nodes or NODES[options.device.split(":")[0]]
-    options.reached = {}
+    kind = torch.device(options.device).type
+    for name, value in (TINY if options.tiny else DEFAULTS[kind]).items():
+        if options.tiny or getattr(options, name) is None:
+            setattr(options, name, value)
+    options.out = options.out or Path("out/speed-tiny" if options.tiny else "out/speed")
+    options.cases = options.cases or [key for key in CASES if key != LEFT_OUT[kind]]
     return options
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    return Settings(
+        options.device,
+        Sources(options.data, options.inputs),
+        options.out,
+        tuple(options.tolerances),
+        tuple(options.batch),
+        tuple(options.peers),
+        options.nodes,
+        options.reference_seconds,
+        options.checked,
+        options.rounds,
+        options.limit,
+        options.patience,
+        memory=not (options.no_memory or options.tiny),
+        usual=not options.tiny,
+    )
+
+
+def header(settings: Settings, threads: int) -> dict[str, Any]:
+    device = torch.device(settings.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {"machine": name, "torch": torch.__version__, "threads": threads}
+
+
+def hold(key: str, settings: Settings, results: Results, deadline: float) -> None:
+    """One case, from building it to the last competitor."""
+    start = time.perf_counter()
+    try:
+        case = CASES[key](max(settings.batches), settings.sources)
+    except ImportError as error:
+        print(f"{key}: not here: {error}", flush=True)
+        return
+    found = reference.remembered(
+        settings.out / "references" / f"{key}.npz",
+        case.rows(settings.checked),
+        device=settings.device,
+        wanted=0.1 * min(settings.tolerances),
+        most=settings.nodes,
+        seconds=settings.reference_seconds,
+        chunk=64 if settings.device.startswith("cuda") else 8,
+    )
+    took = time.perf_counter() - start
+    print(f"{key}: reference of {found.nodes} nodes in {found.precision}, doubt {found.doubt:.1e}; {took:.1f} s", flush=True)
+    contest = Contest(key, case.to(settings.device), found, settings, results)
+    if not contest.hold(deadline, lambda line: print(line, flush=True)):
+        print(f"{key}: no time for the rest; the next run goes on from here", flush=True)
+
+
+def tell(content: dict[str, Any], out: Path) -> None:
+    """Table, summary and pictures."""
+    text = f"{table(content['rows'])}\n\n{summary(content['rows'], content['rates'])}\n"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "speed.md").write_text(text)
+    print(text)
+    try:
+        print(*draw(content["rows"], out), sep="\n")
+    except ImportError as error:
+        print(f"no pictures: {error}")
 
 
 def main() -> None:
     options = parsed()
-    torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    options.out.mkdir(parents=True, exist_ok=True)
-    device = torch.device(options.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    options.rate = measure.rate(device)
-    found: dict[str, Any] = {"machine": name, "torch": torch.__version__, "threads": options.threads, "rate": options.rate}
-    print(
-        f"{name}, torch {torch.__version__}, {options.threads} threads, {options.rate / 1e12:.2f} TFLOP/s in float32",
-        flush=True,
-    )
-    heads = ("network", "batch", "error", "who", "gradients", "time", "peak memory", "measured", "claimed")
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    rows: list[dict[str, Any]] = []
-    for key in options.cases:
-        for batch in options.batch:
-            try:
-                case = CASES[key](batch, options.data)
-            except ImportError as error:
-                print(f"| {key} | | | not here: {error} |", flush=True)
-                break
-            chunk = 256 if device.type == "cuda" else 8
-            expected, doubt = measure.reference(case, options.device, options.nodes, chunk, min(options.checked, batch))
-            case = case.to(options.device)
-            for tol in options.tolerances:
-                row = row_of(case, tol, expected, options) | {"reference": doubt}
-                rows.append(row)
-                print(shown(row), flush=True)
-                (options.out / "speed.json").write_text(json.dumps(found | {"rows": rows}, indent=1))
-    print(f"JSON: {options.out / 'speed.json'}")
+    if options.write_inputs:
+        print(*inputs.write(options.write_inputs), sep="\n")
+        return
+    if options.replot:
+        tell(json.loads(options.replot.read_text()), options.replot.parent)
+        return
+    torch.set_num_threads(options.threads)
+    settings = settings_of(options)
+    results = Results(options.out / "speed.json", header(settings, options.threads))
+    if options.again is not None:
+        results.forget(options.cases, options.again or ["integrand", *options.peers])
+    results.content["settings"] = asdict(settings)
+    start = time.perf_counter()
+    for at, key in enumerate(options.cases):
+        left = 60 * options.minutes - (time.perf_counter() - start)
+        hold(key, settings, results, time.perf_counter() + left / (len(options.cases) - at))
+        gc.collect()
+    results.save()
+    print(f"{time.perf_counter() - start:.0f} s\n")
+    tell(results.content, options.out)
+    print(f"JSON: {results.file}")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,16 @@ seed, and the table says so.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from .inputs import Sources
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,27 @@ class Case:
     name: str
     weights: str
     model: nn.Module
-    score: nn.Module
+    score: Scored
     x: Tensor
     baseline: Tensor
 
     def to(self, device: str, dtype: torch.dtype = torch.float32) -> Case:
         """The case on a device, in a precision."""
         self.score.to(device, dtype)
-        return Case(self.name, self.weights, self.model, self.score, self.x.to(device, dtype), self.baseline.to(device, dtype))
+        return replace(self, x=self.x.to(device, dtype), baseline=self.baseline.to(device, dtype))
 
     def rows(self, count: int) -> Case:
         """The first examples only."""
-        return Case(self.name, self.weights, self.model, self.score, self.x[:count], self.baseline)
+        return replace(self, x=self.x[:count])
+
+    def afresh(self) -> Case:
+        """The same with a copy of the network, of which nobody remembers anything."""
+        score = copy.deepcopy(self.score)
+        return replace(self, model=score.model, score=score)
+
+    def has(self, *kinds: type[nn.Module]) -> bool:
+        """Whether the network has a module of these kinds."""
+        return any(isinstance(module, kinds) for module in self.score.modules())
 
 
 class Scored(nn.Module):
@@ -98,65 +109,44 @@ def _case(name: str, weights: str, model: nn.Module, x: Tensor, baseline: Tensor
     return Case(name, weights, model, _scored(model.eval(), x, probability=probability), x, baseline)
 
 
-def photos(size: int, count: int) -> Tensor:
-    """Scikit-image's photos, cropped and turned, (count, 3, size, size) in 0..255; the same photos every time."""
-    from skimage import data, transform
-
-    names = ("chelsea", "coffee", "astronaut", "rocket")
-    out = []
-    for i in range(count):
-        pixels = getattr(data, names[i % len(names)])()
-        side = min(pixels.shape[:2])
-        shift = (i // len(names)) * 7
-        square = pixels[shift:side, (pixels.shape[1] - side) // 2 :][: side - shift, : side - shift]
-        small = transform.resize(square, (size, size), anti_aliasing=True) * 255
-        out.append(torch.tensor(small if i // len(names) % 2 == 0 else small[:, ::-1].copy()).permute(2, 0, 1))
-    return torch.stack(out).float()
-
-
-def googlenet(count: int, data: Path | None) -> Case:
+def googlenet(count: int, sources: Sources) -> Case:
     """The paper's network; its weights if the folder has them."""
     from integrand.apps.googlenet import BVLC, GoogLeNet, load_bvlc
 
-    file = None if data is None else data / "googlenet" / "bvlc_googlenet_imagenet_f16.npz"
+    file = None if sources.data is None else sources.data / "googlenet" / "bvlc_googlenet_imagenet_f16.npz"
     torch.manual_seed(0)
-    model = load_bvlc(file) if file is not None and file.is_file() else GoogLeNet(BVLC)
+    real = file is not None and file.is_file()
+    model = load_bvlc(str(file)) if real else GoogLeNet(BVLC)
     mean = torch.tensor([104.0, 117.0, 123.0])[:, None, None]
-    x = photos(224, count).flip(1) - mean
-    return _case(
-        "GoogLeNet",
-        "real" if file is not None and file.is_file() else "random",
-        model,
-        x,
-        (-mean)[None].expand(1, *x.shape[1:]),
-    )
+    x = sources.photos(count).flip(1) - mean
+    return _case("GoogLeNet", "real" if real else "random", model, x, (-mean)[None].expand(1, *x.shape[1:]))
 
 
-def efficientnet(count: int, data: Path | None) -> Case:
+def efficientnet(count: int, sources: Sources) -> Case:
     """EfficientNet-Lite0 with its ImageNet weights."""
     from tests.honesty.networks import BLACK
     from tests.honesty.networks import efficientnet as load
 
-    x = (photos(224, count) - 127) / 128
+    x = (sources.photos(count) - 127) / 128
     return _case("EfficientNet-Lite0", "real", load(), x, torch.full((1, 3, 1, 1), BLACK).expand(1, *x.shape[1:]))
 
 
-def resnet50(count: int, data: Path | None) -> Case:
+def resnet50(count: int, sources: Sources) -> Case:
     """ResNet-50, which needs torchvision, with random weights."""
     from torchvision.models import resnet50 as build
 
     torch.manual_seed(0)
-    x = (photos(224, count) / 255 - 0.45) / 0.22
+    x = (sources.photos(count) / 255 - 0.45) / 0.22
     return _case("ResNet-50", "random", build(weights=None), x, torch.full((1, *x.shape[1:]), -0.45 / 0.22), probability=False)
 
 
-def vit(count: int, data: Path | None) -> Case:
+def vit(count: int, sources: Sources) -> Case:
     """ViT-B/16 with random weights."""
     from transformers import ViTConfig, ViTForImageClassification
 
     torch.manual_seed(0)
     model = ViTForImageClassification(ViTConfig(num_labels=1000))
-    x = photos(224, count) / 127.5 - 1
+    x = sources.photos(count) / 127.5 - 1
     return _case("ViT-B/16", "random", model, x, torch.full((1, *x.shape[1:]), -1.0), probability=False)
 
 
@@ -167,7 +157,7 @@ def _tokens(model: nn.Module, count: int, length: int, words: int) -> Tensor:
     return vectors
 
 
-def bert(count: int, data: Path | None, length: int = 128) -> Case:
+def bert(count: int, sources: Sources, length: int = 128) -> Case:
     """BERT-base as a classifier, random weights spread as widely as trained ones."""
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -177,7 +167,7 @@ def bert(count: int, data: Path | None, length: int = 128) -> Case:
     return _case(f"BERT-base, {length} tokens", "random", Embedded(model, last=False), x, torch.zeros(1, *x.shape[1:]))
 
 
-def gpt2(count: int, data: Path | None, length: int = 512) -> Case:
+def gpt2(count: int, sources: Sources, length: int = 512) -> Case:
     """A model of GPT-2's size: the logit of the likeliest next token."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -203,13 +193,12 @@ class Said(nn.Module):
         return out
 
 
-def translator(count: int, data: Path | None) -> Case:
+def translator(count: int, sources: Sources) -> Case:
     """The LSTM translator: "good morning ladies and gentlemen", the second word of its translation."""
-    from integrand.apps._seq2seq import START, load, load_pieces
+    from integrand.apps._seq2seq import load
 
-    model, pieces = load(), load_pieces()
-    ids = torch.tensor([pieces.encode("good morning ladies and gentlemen").ids])
-    said = torch.tensor([[START, *[one for one in pieces.encode("Guten").ids if one > START + 1]]])
+    model = load()
+    ids, said = sources.sentence()
     with torch.no_grad():
         x, prefix = model.embed(ids).repeat(count, 1, 1), model.embed(said)
     x = x * torch.linspace(1, 0.9, count)[:, None, None]
@@ -218,7 +207,39 @@ def translator(count: int, data: Path | None) -> Case:
     return _case("LSTM translator", "real", Said(model, prefix), x, baseline)
 
 
-CASES: dict[str, Callable[[int, Path | None], Case]] = {
+class Woven(nn.Module):
+    """A Weave network of one graph, whose atoms and pairs come as one row of numbers."""
+
+    ends: Tensor
+    there: Tensor
+    near: Tensor
+
+    def __init__(self, model: nn.Module, graph: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.shapes = graph["atoms"].shape[1:], graph["pairs"].shape[1:]
+        for name in ("ends", "there", "near"):
+            self.register_buffer(name, graph[name])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, atoms x features + pairs x features) to logits (N, 1)."""
+        atoms, pairs = x.split([shape.numel() for shape in self.shapes], 1)
+        graph = (one.expand(len(x), *one.shape[1:]) for one in (self.ends, self.there, self.near))
+        out: Tensor = self.model(atoms.reshape(-1, *self.shapes[0]), pairs.reshape(-1, *self.shapes[1]), *graph)
+        return out
+
+
+def weave(count: int, sources: Sources) -> Case:
+    """The Weave network with two modules; a batch is one molecule with its features scaled, since a row is numbers only."""
+    from integrand.apps._weave import load_weave
+
+    graph = sources.molecule()
+    x = torch.cat([graph["atoms"].flatten(1), graph["pairs"].flatten(1)], 1).repeat(count, 1)
+    x = x * torch.linspace(1, 0.9, count)[:, None]
+    return _case("Weave W2N2", "real", Woven(load_weave(device="cpu"), graph), x, torch.zeros_like(x[:1]), probability=False)
+
+
+CASES: dict[str, Callable[[int, Sources], Case]] = {
     "googlenet": googlenet,
     "efficientnet": efficientnet,
     "resnet50": resnet50,
@@ -226,6 +247,7 @@ CASES: dict[str, Callable[[int, Path | None], Case]] = {
     "bert": bert,
     "gpt2": gpt2,
     "translator": translator,
+    "weave": weave,
 }
 
 

@@ -1,21 +1,23 @@
-"""Seconds, peak memory and error of one competitor on one case."""
+"""Seconds, peak memory and operations of a run."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from .cases import Case, spread
-from .peers import Peer, gauss_legendre
+from .cases import Case
+from .peers import FLOAT32, Peer, conditions
 
-STEPS = (5, 7, 10, 14, 20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000, 3000, 5000)
+Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -31,111 +33,126 @@ class Cost:
     peak: float
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait for a GPU."""
-    if device.type == "cuda":
+def once(run: Run, device: torch.device) -> Cost:
+    """One run."""
+    cuda = device.type == "cuda"
+    if cuda:
         torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device) if cuda else 0
+    start = time.perf_counter()
+    run()
+    if cuda:
+        torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - start
+    return Cost(seconds, float(torch.cuda.max_memory_allocated(device) - before) if cuda else float("nan"))
 
 
-def timed(runs: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, Cost]:
-    """The competitors take turns, after one run each to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    peaks: dict[str, float] = {}
-    for name, run in runs.items():
-        peaks[name] = _peak(run, device)
+def timed(runs: dict[str, Run], first: dict[str, Cost], device: torch.device, rounds: int, patience: float) -> dict[str, Cost]:
+    """The competitors take turns, after their first runs; what took longer than half the patience then is not run again."""
+    costs: dict[str, list[Cost]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            synchronise(device)
-            start = time.perf_counter()
-            run()
-            synchronise(device)
-            seconds[name].append(time.perf_counter() - start)
-    return {name: Cost(statistics.median(seconds[name]), peaks[name]) for name in runs}
+            if first[name].seconds > patience / 2:
+                continue
+            with suppress(torch.OutOfMemoryError):  # beside what the others keep; the first run stands
+                costs[name].append(once(run, device))
+    kept = {name: found or [first[name]] for name, found in costs.items()}
+    return {
+        name: Cost(statistics.median(one.seconds for one in found), max(one.peak for one in found))
+        for name, found in kept.items()
+    }
 
 
-def _peak(run: Callable[[], object], device: torch.device) -> float:
+def release(device: torch.device) -> None:
+    """Give back the memory that nobody uses."""
     gc.collect()
-    if device.type != "cuda":
-        run()
-        return float("nan")
-    run()
-    gc.collect()
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    run()
-    torch.cuda.synchronize(device)
-    return float(torch.cuda.max_memory_allocated(device) - before)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
-def reference(case: Case, device: str, nodes: int, chunk: int, checked: int) -> tuple[Any, float]:
-    """A converged answer in float64 for the first examples, and how far half as many nodes are from it."""
-    exact = case.rows(checked).to(device, torch.float64)
-    fine = gauss_legendre(exact, nodes, chunk)
-    coarse = gauss_legendre(exact, nodes // 2, chunk)
-    case.to(device)
-    return fine, spread(torch.as_tensor(coarse), fine)
+def out_of_memory(error: BaseException) -> bool:
+    """Whether that is what an error says."""
+    return isinstance(error, MemoryError) or "memory" in str(error)
 
 
-def fewest(peer: Peer, case: Case, expected: Any, tolerances: Sequence[float], limit: float) -> dict[float, tuple[int, float]]:
-    """For each tolerance the fewest steps that reach it, and the error then; none where a run takes longer than the limit."""
-    found: dict[float, tuple[int, float]] = {}
-    wanted = sorted(tolerances, reverse=True)
-    chunk = peer.chunks[-1] if case.x.device.type == "cuda" else peer.chunks[min(1, len(peer.chunks) - 1)]
-    few = case.rows(len(expected))
-    for steps in STEPS:
-        if steps > peer.most or not wanted:
-            break
-        start = time.perf_counter()
-        error = spread(peer.run(few, steps, chunk), expected)
-        while wanted and error <= wanted[0]:
-            found[wanted.pop(0)] = (steps, error)
-        if time.perf_counter() - start > limit:
-            break
-    return found
-
-
-def best_chunk(peer: Peer, case: Case, steps: int) -> int | None:
-    """The rows at a time with which a peer is fastest; those that run out of memory are out."""
-    best: tuple[float, int | None] = (float("inf"), peer.chunks[0])
-    for chunk in peer.chunks:
+def chunks(peer: Peer, case: Case, steps: int, precision: str) -> list[int | None]:
+    """Rows at a time, the fastest first; those that run out of memory are out."""
+    candidates = peer.chunks[case.x.device.type]
+    if peer.together:
+        candidates = tuple(dict.fromkeys(chunk and max(chunk, len(case.x)) for chunk in candidates))
+    least = min((chunk for chunk in candidates if chunk), default=0)
+    candidates = tuple(chunk for chunk in candidates if chunk is None or chunk <= max(steps * len(case.x), least))
+    if len(candidates) == 1:
+        return list(candidates)
+    found: list[tuple[float, int | None]] = []
+    for chunk in candidates:
+        run = partial(peer.run, case, steps, chunk)
         try:
-            peer.run(case, min(steps, 64), chunk)
-            synchronise(case.x.device)
-            start = time.perf_counter()
-            peer.run(case, steps, chunk)
-            synchronise(case.x.device)
-            best = min(best, (time.perf_counter() - start, chunk), key=lambda pair: pair[0])
+            with conditions(case, precision):
+                best = once(run, case.x.device).seconds
+                if best < 0.5:
+                    best = min(best, once(run, case.x.device).seconds)
+            found.append((best, chunk))
         except (RuntimeError, MemoryError) as error:
-            if "memory" not in str(error) and not isinstance(error, MemoryError):
+            if not out_of_memory(error):
                 raise
-    return best[1]
+            release(case.x.device)
+    return [chunk for _, chunk in sorted(found, key=lambda pair: pair[0])]
 
 
-def operations(case: Case) -> float:
-    """Floating-point operations of one forward pass and one backward pass to the input, of one row."""
-    x = case.x[:1].detach().clone().requires_grad_(True)
-    frozen = [p for p in case.score.parameters() if p.requires_grad]
-    for parameter in frozen:
+@contextmanager
+def frozen(case: Case) -> Iterator[None]:
+    """Without gradients of the weights."""
+    asking = [p for p in case.score.parameters() if p.requires_grad]
+    for parameter in asking:
         parameter.requires_grad_(False)
     try:
-        with FlopCounterMode(display=False) as counter, torch.backends.cudnn.flags(enabled=False):
-            case.score(x).sum().backward()  # the counter does not take autograd.grad
+        yield
     finally:
-        for parameter in frozen:
+        for parameter in asking:
             parameter.requires_grad_(True)
-    return float(counter.get_total_flops())
 
 
-def rate(device: torch.device, *, tf32: bool = False, size: int = 8192) -> float:
+@contextmanager
+def _unfused() -> Iterator[None]:
+    """Without oneDNN, into whose recurrent layers the counter does not see."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TF32 on other chips
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+def operations(case: Case) -> tuple[float, float]:
+    """Floating-point operations of one row: of the forward pass, and of it with the backward pass to the input."""
+    x = case.x[:1].detach().clone().requires_grad_(True)
+    with frozen(case), conditions(case, FLOAT32), _unfused():
+        with FlopCounterMode(display=False) as forward:
+            out = case.score(x).sum()
+        with FlopCounterMode(display=False) as backward:
+            out.backward()  # the counter does not take autograd.grad
+    one = float(forward.get_total_flops())
+    return one, one + float(backward.get_total_flops())
+
+
+KINDS = ("tf32", "bfloat16", "float16", "float64", "float32")
+"""Precisions whose rate can be measured."""
+
+
+def kind(precision: str) -> str:
+    """Which of them a certificate's precision is; the coarsest that it names."""
+    return next((one for one in KINDS if one in precision.lower()), "float32")
+
+
+def rate(device: torch.device, precision: str = "float32") -> float:
     """Operations per second of a large matrix product on this device."""
-    if device.type != "cuda":
-        size = 1536
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = tf32
+    size = 8192 if device.type == "cuda" else 1536
+    dtype = torch.float32 if precision == "tf32" else getattr(torch, precision)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        a, b = torch.randn(2, size, size, device=device)
-        cost = timed({"product": lambda: a @ b}, device, 5)["product"]
+        a, b = torch.randn(2, size, size, device=device).to(dtype)
+        seconds = min(once(lambda: a @ b, device).seconds for _ in range(6))
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-    return 2 * size**3 / cost.seconds
+        torch.set_float32_matmul_precision(before)
+    return 2 * size**3 / seconds

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import integrand as ig
 
-from .cases import Case
+from .cases import Case, spread
 
-Run = Callable[[], Tensor]
+DEFAULT, FLOAT32 = "torch's default", "float32"
+Floats = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,25 @@ class Peer:
     Attributes:
         name: of the package.
         run: explains a case with so many steps, so many rows at a time.
-        chunks: rows at a time that are worth trying.
+        chunks: rows at a time that are worth trying, by kind of device; None is all at once.
         most: the most steps that are tried.
+        together: whether rows are of all inputs at once, so that there are no fewer than inputs.
     """
 
     name: str
     run: Callable[[Case, int, int | None], Tensor]
-    chunks: tuple[int | None, ...] = (None,)
+    chunks: dict[str, tuple[int | None, ...]]
     most: int = 5000
+    together: bool = False
+
+    def available(self) -> bool:
+        """Whether its package is installed."""
+        return importlib.util.find_spec(self.name) is not None
+
+    def error(self, case: Case, steps: int, expected: Floats, precision: str) -> float:
+        """The largest relative L1 error over the examples that something is known of."""
+        with conditions(case, precision):
+            return spread(self.run(case.rows(len(expected)), steps, 64 if case.x.is_cuda else 8), expected)
 
 
 def integrand(case: Case, tol: float, **options: Any) -> ig.Attribution:
@@ -69,23 +86,40 @@ def saliency(case: Case, steps: int, chunk: int | None) -> Tensor:
 
 def zennit(case: Case, steps: int, chunk: int | None) -> Tensor:
     """Zennit: one step at a time."""
-    from zennit.attribution import IntegratedGradients
+    method = _zennit()
 
-    class Column(torch.nn.Module):
+    class Column(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return case.score(x)[:, None]  # type: ignore[no-any-return]
 
     start = case.baseline
-    with IntegratedGradients(Column(), n_iter=steps, baseline_fn=lambda x: start.expand_as(x)) as attributor:
+    with method(Column(), n_iter=steps, baseline_fn=lambda x: start.expand_as(x)) as attributor:
         values: Tensor = attributor(case.x, torch.ones(len(case.x), 1, device=case.x.device, dtype=case.x.dtype))[1]
     return values
+
+
+@lru_cache
+def _zennit() -> Any:
+    """Zennit's class. It imports torchvision for two classes that are not used here; where that is missing, empty ones do."""
+    made: dict[str, types.ModuleType] = {}
+    if importlib.util.find_spec("torchvision") is None:
+        made = {name: types.ModuleType(name) for name in ("torchvision", "torchvision.models", "torchvision.models.resnet")}
+        for name in ("Bottleneck", "BasicBlock"):
+            setattr(made["torchvision.models.resnet"], name, type(name, (nn.Module,), {}))
+    sys.modules.update(made)
+    try:
+        from zennit.attribution import IntegratedGradients
+    finally:
+        for name in made:  # or others would take it for the real one
+            del sys.modules[name]
+    return IntegratedGradients
 
 
 def shap(case: Case, steps: int, chunk: int | None) -> Tensor:
     """Shap's GradientExplainer with the baseline as background: points on the line at random."""
     from shap import GradientExplainer
 
-    class Column(torch.nn.Module):
+    class Column(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.score = case.score
@@ -101,28 +135,29 @@ def shap(case: Case, steps: int, chunk: int | None) -> Tensor:
 
 
 PEERS = (
-    Peer("captum", captum, (None, 8, 16, 64, 256)),
-    Peer("saliency", saliency, (16, 64), 1000),
-    Peer("zennit", zennit, (None,), 1000),
-    Peer("shap", shap, (16, 64), 1000),
+    Peer("captum", captum, {"cuda": (None, 64, 256, 1024), "cpu": (4, 8, 16, 64)}, together=True),
+    Peer("saliency", saliency, {"cuda": (64, 256), "cpu": (8, 16)}, 1000),
+    Peer("zennit", zennit, {"cuda": (None,), "cpu": (None,)}, 1000),
+    Peer("shap", shap, {"cuda": (64, 256), "cpu": (8, 16)}, 1000),
 )
+NAMED = {peer.name: peer for peer in PEERS}
 
 
-def gauss_legendre(case: Case, nodes: int, chunk: int) -> np.ndarray[Any, Any]:
-    """The reference, by hand: Gauss-Legendre on 64 equal panels, in the case's own precision, (N, features) in float64."""
-    panels = 64 if nodes >= 512 else 1
-    t, weights = np.polynomial.legendre.leggauss(max(nodes // panels, 1))
-    starts = np.arange(panels)[:, None] / panels
-    t, weights = ((t + 1) / 2 / panels + starts).ravel(), np.tile(weights / 2 / panels, panels)
-    out = []
-    for row in case.x:
-        total = torch.zeros_like(row, dtype=torch.float64)
-        for at in range(0, len(t), chunk):
-            times = torch.as_tensor(t[at : at + chunk], device=row.device, dtype=row.dtype)
-            shape = (-1, *[1] * row.ndim)
-            points = (case.baseline + times.reshape(shape) * (row - case.baseline)).requires_grad_(True)
-            (gradients,) = torch.autograd.grad(case.score(points).sum(), points)
-            factor = torch.as_tensor(weights[at : at + chunk], device=row.device).reshape(shape)
-            total += (gradients.double() * factor).sum(0)
-        out.append((total * (row - case.baseline[0]).double()).flatten().cpu().numpy())
-    return np.stack(out)
+def precisions(case: Case) -> tuple[str, ...]:
+    """What a peer may compute in, the cheapest first: on a GPU PyTorch lets the convolutions of cuDNN use TF32."""
+    tf32 = case.x.is_cuda and case.has(nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return (DEFAULT, FLOAT32) if tf32 else (DEFAULT,)
+
+
+@contextmanager
+def conditions(case: Case, precision: str = FLOAT32) -> Iterator[None]:
+    """PyTorch's settings for a peer; cuDNN refuses the backward of a recurrent network in eval mode, so it is off there."""
+    cudnn = torch.backends.cudnn
+    enabled = cudnn.enabled and not case.has(nn.RNNBase)
+    with cudnn.flags(enabled=enabled, benchmark=False, allow_tf32=precision == DEFAULT):
+        yield
+
+
+def remark(case: Case) -> str:
+    """What a peer's user had to do first; empty for nothing."""
+    return "cuDNN off, or it fails" if case.x.is_cuda and case.has(nn.RNNBase) else ""
