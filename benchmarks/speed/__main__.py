@@ -15,10 +15,10 @@ its best number of rows at a time. Errors are relative L1 against Gauss-Legendre
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import platform
 import time
+import traceback
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -26,11 +26,11 @@ from typing import Any
 
 import torch
 
-from . import inputs, reference
+from . import inputs, measure, reference
 from .cases import CASES
 from .contest import Contest, Settings
 from .inputs import Sources
-from .peers import PEERS
+from .peers import NAMED
 from .plot import draw
 from .store import Results
 from .table import summary, table
@@ -47,7 +47,7 @@ LEFT_OUT = {"cuda": "efficientnet", "cpu": "resnet50"}
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="*", choices=list(CASES))
-    parser.add_argument("--peers", nargs="*", default=[peer.name for peer in PEERS], help="whom to compare with")
+    parser.add_argument("--peers", nargs="*", default=list(NAMED), choices=list(NAMED), help="whom to compare with")
     parser.add_argument("--batch", nargs="*", type=int, default=[1, 16])
     parser.add_argument("--tolerances", nargs="*", type=float, default=[0.05, 0.01, 0.001])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -153,13 +153,16 @@ def main() -> None:
     settings = settings_of(options)
     results = Results(options.out / "speed.json", header(settings, options.threads))
     if options.again is not None:
-        results.forget(options.cases, options.again or ["integrand", *options.peers])
+        results.forget(options.cases, options.batch, options.tolerances, options.again or ["integrand", *options.peers])
     results.content["settings"] = asdict(settings)
     start = time.perf_counter()
     for at, key in enumerate(options.cases):
         left = 60 * options.minutes - (time.perf_counter() - start)
-        hold(key, settings, results, time.perf_counter() + left / (len(options.cases) - at))
-        gc.collect()
+        try:
+            hold(key, settings, results, time.perf_counter() + left / (len(options.cases) - at))
+        except Exception:  # of one network; the others go on
+            print(f"{key}: failed\n{traceback.format_exc()}", flush=True)
+        measure.release(torch.device(settings.device))
     results.save()
     print(f"{time.perf_counter() - start:.0f} s\n")
     tell(results.content, options.out)

@@ -214,12 +214,14 @@ class Contest:
             with conditions(case, precision):
                 peer.run(case, few, chunk)
 
-        entry = {"steps": steps, "gradients": steps * len(case.x), "measured": error, "chunk": chunk, "precision": precision}
+        entry = self._entry(case, peer, steps, error, chunk, precision)
         if few < steps:
             entry["timed_steps"] = few
-        if remark(case):
-            entry["remark"] = remark(case)
         return Ready(entry, run, once(run, self.device), steps / few, self._task(case, peer.name, steps=few, chunk=chunk))
+
+    def _entry(self, case: Case, peer: Peer, steps: int, error: float, chunk: int | None, precision: str) -> dict[str, Any]:
+        found = {"steps": steps, "gradients": steps * len(case.x), "measured": error, "precision": precision}
+        return found | {"chunk": chunk, "rows": peer.rows(chunk), "remark": remark(case)}
 
     def _middle(self, ladder: dict[str, Any]) -> str:
         """The tolerance nearest to 1% that is reached."""
@@ -273,5 +275,5 @@ class Contest:
                 measure.release(self.device)
                 return self._timed(case, peer, STEPS, max(64, len(case.x)), DEFAULT, STEPS, error)
         task = self._task(case, peer.name, steps=STEPS)  # alone, since it may take more memory than there is
-        entry = {"steps": STEPS, "gradients": STEPS * len(case.x), "measured": error, "chunk": None, "precision": DEFAULT}
+        entry = self._entry(case, peer, STEPS, error, None, DEFAULT)
         return Ready(entry | in_a_process(task))

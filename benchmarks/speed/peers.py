@@ -33,7 +33,7 @@ class Peer:
         run: explains a case with so many steps, so many rows at a time.
         chunks: rows at a time that are worth trying, by kind of device; None is all at once.
         most: the most steps that are tried.
-        together: whether rows are of all inputs at once, so that there are no fewer than inputs.
+        together: whether rows are of all inputs and steps, so that there are no fewer than inputs.
     """
 
     name: str
@@ -41,6 +41,12 @@ class Peer:
     chunks: dict[str, tuple[int | None, ...]]
     most: int = 5000
     together: bool = False
+
+    def rows(self, chunk: int | None) -> str:
+        """How many at a time, in words."""
+        if chunk is None:
+            return "all at once" if self.together else "one step at a time"
+        return f"{chunk} rows at a time"
 
     def available(self) -> bool:
         """Whether its package is installed."""
@@ -136,9 +142,9 @@ def shap(case: Case, steps: int, chunk: int | None) -> Tensor:
 
 PEERS = (
     Peer("captum", captum, {"cuda": (None, 64, 256, 1024), "cpu": (4, 8, 16, 64)}, together=True),
-    Peer("saliency", saliency, {"cuda": (64, 256), "cpu": (8, 16)}, 1000),
-    Peer("zennit", zennit, {"cuda": (None,), "cpu": (None,)}, 1000),
-    Peer("shap", shap, {"cuda": (64, 256), "cpu": (8, 16)}, 1000),
+    Peer("saliency", saliency, {"cuda": (64, 256), "cpu": (8, 16)}),
+    Peer("zennit", zennit, {"cuda": (None,), "cpu": (None,)}),
+    Peer("shap", shap, {"cuda": (64, 256), "cpu": (8, 16)}),
 )
 NAMED = {peer.name: peer for peer in PEERS}
 

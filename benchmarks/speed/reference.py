@@ -101,15 +101,17 @@ def _summed(case: Case, nodes: int, chunk: int) -> tuple[Floats, int]:
 
 
 def remembered(file: Path, case: Case, **options: Any) -> Reference:
-    """The answer from a file if that is of the same network and input, and as sure as is wanted; else found, and written."""
+    """The answer from a file if that is of the same network and input and no less was tried for it; else found, and written."""
     with torch.no_grad():
-        says = float(case.score(case.x[:1])[0])
-    mark = np.array([says, float(case.x.double().abs().sum()), options["wanted"], options["most"]])
+        mark = np.array([float(case.score(case.x[:1])[0]), float(case.x.double().abs().sum())])
+    effort = np.array([options["most"], options["seconds"], 1 / options["wanted"]])
     if file.is_file():
         with np.load(file) as kept:
-            if kept["mark"].shape == mark.shape and np.allclose(kept["mark"], mark, rtol=1e-3, atol=0):
+            enough = kept["doubt"] <= options["wanted"] or (kept["effort"] >= effort).all()
+            if enough and np.allclose(kept["mark"], mark, rtol=1e-3, atol=0):
                 return Reference(kept["values"], float(kept["doubt"]), int(kept["nodes"]), str(kept["precision"]))
     found = converged(case, **options)
     file.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(file, values=found.values, doubt=found.doubt, nodes=found.nodes, precision=found.precision, mark=mark)
+    facts = {"doubt": found.doubt, "nodes": found.nodes, "precision": found.precision}
+    np.savez(file, values=found.values, mark=mark, effort=effort, **{name: np.array(fact) for name, fact in facts.items()})
     return found

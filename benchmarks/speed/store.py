@@ -41,11 +41,11 @@ class Results:
         self.rows.append({"key": key, "batch": batch, "tol": tol, **facts, "who": {}})
         return self.rows[-1]
 
-    def forget(self, keys: Iterable[str], who: Iterable[str]) -> None:
-        """Measure some competitors again on some cases."""
-        keys, who = set(keys), set(who)
+    def forget(self, keys: Iterable[str], batches: Iterable[int], tolerances: Iterable[float], who: Iterable[str]) -> None:
+        """Measure some competitors again in some rows; their steps and rows at a time are looked for again, too."""
+        keys, who, batches, sought = set(keys), set(who), set(batches), {*tolerances, None}
         for row in self.rows:
-            if row["key"] in keys:
+            if row["key"] in keys and row["batch"] in batches and row["tol"] in sought:
                 row["who"] = {name: entry for name, entry in row["who"].items() if name.split(",")[0] not in who}
         for kept in ("ladders", "chunks"):
             old = self.content[kept]

@@ -79,9 +79,7 @@ def _memory(entry: dict[str, Any], mine: dict[str, Any]) -> str:
 
 def _how(entry: dict[str, Any]) -> str:
     """What else was set or chosen."""
-    parts = [entry.get("precision", ""), entry.get("rule", ""), entry.get("remark", "")]
-    if "steps" in entry:
-        parts.append("all at once" if entry["chunk"] is None else f"{entry['chunk']} rows at a time")
+    parts = [entry.get(name, "") for name in ("precision", "rule", "rows", "remark")]
     if "timed_steps" in entry:
         parts.append(f"timed with {entry['timed_steps']} of {entry['steps']} steps")
     if entry.get("status", "converged") not in ("converged", "exact"):

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from benchmarks.speed import __main__ as program
-from benchmarks.speed import inputs, measure, reference
+from benchmarks.speed import contest, inputs, measure, reference
 from benchmarks.speed.cases import Case, Scored, spread
 from benchmarks.speed.contest import Contest, Settings
 from benchmarks.speed.inputs import Sources
 from benchmarks.speed.ladder import RUNGS, Climb
-from benchmarks.speed.peers import DEFAULT, NAMED
+from benchmarks.speed.peers import DEFAULT, FLOAT32, NAMED
 from benchmarks.speed.store import Results
 from benchmarks.speed.table import shown, summary, table
 
@@ -86,7 +86,7 @@ def test_smooth_functions_are_found_with_few_steps():
 
 def test_a_search_ends_at_the_most_steps_at_its_limit_and_on_a_plateau():
     assert Climb(lambda steps: 1 / steps, most=50).fewest([0.01]) == {}
-    assert max((short := Climb(lambda steps: 1 / steps, limit=-1.0)).tried, default=0) == 0 or short.fewest([0.01]) == {}
+    assert Climb(lambda steps: 1 / steps, limit=-1.0).fewest([0.01]) == {}
     flat = Climb(lambda steps: max(1 / steps, 0.03), plateau=True)
     assert flat.fewest([0.05, 0.01]) == {0.05: 20}
     assert max(flat.tried) < 1000
@@ -139,7 +139,9 @@ def test_the_reference_is_the_integral_and_is_remembered(tmp_path, monkeypatch):
     assert found.precision == "float64"
     assert case.score.model.twice.weight.dtype == torch.float32
     monkeypatch.setattr(reference, "converged", lambda *a, **k: pytest.fail("not from the file"))
-    assert np.array_equal(reference.remembered(tmp_path / "one.npz", case.rows(1), **options).values, found.values)
+    for changed in ({}, {"wanted": 1e-3}, {"seconds": 60.0}):  # already as sure as wanted
+        again = reference.remembered(tmp_path / "one.npz", case.rows(1), **options | changed)
+        assert np.array_equal(again.values, found.values)
 
 
 def test_a_contest_is_held_kept_and_told(tmp_path, monkeypatch, capsys):
@@ -161,8 +163,9 @@ def test_a_contest_is_held_kept_and_told(tmp_path, monkeypatch, capsys):
     said.clear()
     assert Contest("exponential", case, truth, settings(tmp_path), again).hold(math.inf, said.append)
     assert not said  # nothing was left to do
-    again.forget(["exponential"], ["integrand"])
-    assert all(set(row["who"]) == {"captum"} for row in again.rows)
+    again.forget(["exponential"], [2], [0.05], ["integrand"])
+    assert [(row["batch"], row["tol"]) for row in again.rows if "integrand" not in row["who"]] == [(2, 0.05)]
+    assert all("captum" in row["who"] for row in again.rows)
     with pytest.raises(SystemExit, match="give another --out"):
         Results(tmp_path / "speed.json", {"machine": "another"})
     assert "| exponential | 2 |" in summary(results.rows, results.content["rates"])
@@ -181,6 +184,23 @@ def test_a_peer_that_cannot_is_a_row(tmp_path, monkeypatch):
     Contest("exponential", case, truth, settings(tmp_path, batches=(1,)), results).hold(math.inf, lambda line: None)
     assert all("ZeroDivisionError" in row["who"]["captum"]["failed"] for row in results.rows)
     assert "ZeroDivisionError" in table(results.rows)
+
+
+def test_coarse_precision_is_left_where_it_does_not_reach(tmp_path, monkeypatch):
+    def error(self, case, steps, expected, precision):
+        return max(1 / steps, 0.02 if precision == DEFAULT else 0.0)
+
+    case, exact = exponential()
+    monkeypatch.setattr(type(NAMED["captum"]), "error", error)
+    monkeypatch.setattr(contest, "precisions", lambda case: (DEFAULT, FLOAT32))
+    pytest.importorskip("captum")
+    results = Results(tmp_path / "speed.json", {})
+    one = settings(tmp_path, batches=(1,), tolerances=(0.05, 0.01))
+    Contest("exponential", case, reference.Reference(exact, 1e-12, 64, "float64"), one, results).hold(
+        math.inf, lambda line: None
+    )
+    found = {row["tol"]: (row["who"]["captum"]["steps"], row["who"]["captum"]["precision"]) for row in results.rows}
+    assert found == {0.05: (20, DEFAULT), 0.01: (100, FLOAT32)}
 
 
 def test_inputs_that_were_written_are_read(tmp_path, monkeypatch):
