@@ -207,8 +207,10 @@ class Contest:
         self, case: Case, peer: Peer, steps: int, chunk: int | None, precision: str, allowed: int, error: float
     ) -> Ready:
         """A peer's first run, with fewer steps where all of them would take too long: its time grows with them."""
-        full = 1 if chunk is None else math.ceil(chunk / len(case.x))
-        few = steps if chunk is None and peer.name == "captum" else min(steps, max(allowed, 2 * full))
+        full = 1 if chunk is None else math.ceil(chunk / len(case.x))  # steps that fill the rows at a time
+        few = full * max(allowed // full, 2)
+        if 1.5 * few >= steps or (chunk is None and peer.together):
+            few = steps
 
         def run() -> None:
             with conditions(case, precision):
