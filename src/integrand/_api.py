@@ -308,7 +308,7 @@ def attribute(
     finally:
         workers.close()
         reporter.close()
-        found = {"bytes": chunks.each, "tuning": chunks.tuning}
+        found = {"bytes": chunks.each, "tuning": chunks.tuning if options.memory is None else None}
         known_of(function).update({name: value for name, value in found.items() if value})
     certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
     if options.create_graph:  # the pass with the graph counts too
