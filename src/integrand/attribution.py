@@ -102,8 +102,8 @@ class ExampleCertificate:
         status: how the integration ended.
         rule: the quadrature rule of the values.
         precision: what the model computed in.
-        moved: what that moves the values by where it is less than what model and input are in: measured at nodes that were
-            evaluated in both, relative like the error, and counted into it.
+        moved: by how much that may still move the values where it is less than what model and input are in: measured at nodes
+            that were evaluated in both, relative like the error, and counted into it. Their mean difference is made up for.
         target: the explained output, in words.
         needed: gradient evaluations that the tolerance is expected to take, where the budget was spent.
         jump_at: where on the path (0 to 1) the score jumps, for ``Status.JUMP``.
@@ -175,7 +175,7 @@ class ExampleCertificate:
             f"{accuracy}{spent}  {self.status.value}"
         )
         if self.moved:
-            line += f"  in {self.precision}, which moves {percent(self.moved)} of it"
+            line += f"  in {self.precision}, within {percent(self.moved)} of float32"
         if self.note:
             line += f"  {self.note}"
         if self.remedy:

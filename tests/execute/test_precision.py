@@ -70,7 +70,7 @@ def test_a_precision_that_is_too_coarse_is_named_with_its_remedy() -> None:
     one = result.certificate.only
     assert one.status is Status.NOISE
     assert "precision='float32'" in one.remedy
-    assert "in bfloat16, which moves" in str(one)
+    assert "in bfloat16, within" in str(one)
 
 
 def test_fixed_rules_count_it_too() -> None:

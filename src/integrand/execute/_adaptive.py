@@ -26,6 +26,7 @@ from ..attribution import ExampleCertificate, Status
 from ..quadrature._panels import SPLIT
 from ..quadrature._plan import playthrough
 from ._evaluate import Evaluator, Floats, Ints, Nodes
+from ._fixed import end_scores
 from ._handover import Handover
 from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
 from ._outcome import Outcome
@@ -159,6 +160,8 @@ class Adaptive:
             self._again()
             return
         self.evaluator.check_rows(self.end_scores[1, -1, fresh], fresh)
+        if self.evaluator.runner.low:
+            self.end_scores[:, :, fresh] = end_scores(self.evaluator)[:, :, fresh]
         if self.check_noise:
             noise = self.evaluator.noise(fresh)
             for one, value in zip(self.active[-len(fresh) :], noise, strict=True):
@@ -285,6 +288,16 @@ class Adaptive:
             return replace(step, status=Status.BUDGET, needed=spent + 4 * count)
         return replace(step, halve=index[chosen[:within]], depths=depth[:within])
 
+    def _corrected(self, verdict: Verdict, example: int) -> Verdict:
+        """Without the part of what a lower precision moves that is known."""
+        change = self.evaluator.correction(example)
+        if isinstance(change, float):
+            return verdict
+        values = verdict.values + change.to(verdict.values)
+        start, end = self.end_scores[:, :, example]
+        residual = float(values.sum()) - float(self.shares @ (end - start))
+        return replace(verdict, values=values, size=float(values.abs().sum()), residual=residual)
+
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
         epsilon = max(self.epsilon, COARSE.get(self.evaluator.runner.way.name, 0.0))
@@ -293,6 +306,7 @@ class Adaptive:
     def _end(self, step: Step) -> None:
         """Write an example's values and record."""
         example = step.one.example
+        step = replace(step, verdict=self._corrected(step.verdict, example))
         self.values[example] = step.verdict.values.to(self.values.device, self.values.dtype)
         ends = self.end_scores[:, :, example]
         self.records[example] = self.writer.certificate(step, self.tol, ends, self.handover.note(example))

@@ -101,7 +101,8 @@ class Evaluator:
         self.columns = columns
         self._runner = Runner(function)
         self.crew: Crew | None = None  # see execute._devices.sharing
-        self.shifts = np.zeros(function.examples)  # what a lower precision moves, over the mass of the gradients
+        self.shifts = np.zeros(function.examples)  # what a lower precision moves still, over the mass of the gradients,
+        self.corrections: Tensor | None = None  # with this added, (examples, features)
         self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 
@@ -168,8 +169,12 @@ class Evaluator:
             self.shifts[examples] = 0.0
         self._seen.forget(examples)
 
+    def correction(self, example: int) -> Tensor | float:
+        """What to add to the attributions of an example for its lower precision, (features,), or nothing."""
+        return self.corrections[example] if self.corrections is not None and self.shifts[example] else 0.0
+
     def moved(self) -> Floats:
-        """What a lower precision than the model's moves the attributions of each example by, at the most (L1)."""
+        """What a lower precision than the model's moves the attributions of each example by still (L1)."""
         seen = self.profile() if self.shifts.any() else None
         if seen is None:
             return np.zeros(self.function.examples)

@@ -82,13 +82,15 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
         for _ in evaluator.gradients_at(nodes):
             pass  # once more, looking at every node: this raises with the place
         raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
-    starts, ends = _end_scores(evaluator)
+    starts, ends = end_scores(evaluator)
     evaluator.check_rows(ends[-1], np.arange(examples))
     shares = np.array([piece.weight for piece in evaluator.pieces])
     share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
-    residual = values.sum(-1).double().cpu().numpy() - (ends - starts)
+    residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction
     known = rule.embedded is not None
     total = (values * share).sum(0)
+    if evaluator.corrections is not None:
+        total = total + evaluator.corrections.to(total)
     total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
         0
     ]
@@ -97,7 +99,8 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     sizes = total.abs().sum(-1).double().cpu().numpy()
     first, last = path_ends(shares, starts, ends)
     needed = np.where(np.isfinite(total_error), np.ceil(len(rule) * pieces * total_error / tol), 0)
-    rows = zip(*(part.tolist() for part in (last, first, shares @ residual, sizes, total_error, needed)), strict=True)
+    missed = total.sum(-1).double().cpu().numpy() - (last - first)
+    rows = zip(*(part.tolist() for part in (last, first, missed, sizes, total_error, needed)), strict=True)
     curves = _curves(shares, starts, ends, residual, own, len(rule))
     certificates = [
         evaluator.certificate(
@@ -126,14 +129,14 @@ def grid(times: Floats, pieces: int, examples: int) -> Nodes:
     return Nodes(np.tile(np.repeat(times, examples), pieces), rows, np.repeat(np.arange(pieces), steps * examples))
 
 
-def _end_scores(evaluator: Evaluator) -> tuple[Floats, Floats]:
-    """F at the start and at the end of each piece, (pieces, examples), from forward passes."""
+def end_scores(evaluator: Evaluator) -> Floats:
+    """F at the start and at the end of each piece, (2, pieces, examples), from forward passes."""
     pieces, examples = len(evaluator.pieces), evaluator.function.examples
     nodes = grid(np.array([0.0, 1.0]), pieces, examples)
     # An example's start and end side by side, so that no chunk is the user's own batch: see Evaluator.check_rows.
     order = np.arange(len(nodes)).reshape(pieces, 2, examples).swapaxes(1, 2)
     both = evaluator.scores_at(nodes[order.ravel()]).reshape(order.shape)
-    return both[..., 0], both[..., 1]
+    return np.moveaxis(both, 2, 0)
 
 
 def _curves(

@@ -1,8 +1,9 @@
 """In which precision the model runs: float32, or less, with proof.
 
-TF32 and half precision are several times as fast on a GPU, and they move attributions: those of transformers by a fraction of a
-per cent, those of convolutional networks by several (docs/speed.md). So neither is taken on trust: at a few nodes of every
-example the model runs in both, and the difference that is found counts into the error of the result.
+TF32 and half precision are several times as fast on a GPU, and they move attributions: those of transformers by a fraction of
+a per cent, those of convolutional networks by several (docs/speed.md). So neither is taken on trust: at two or three nodes of
+every path the model runs in both. The mean difference is added to the result, since what comes of rounded weights is the same
+all along the path; how much the differences vary counts into the error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ._record import Recordings
 from ._remember import known_of
 
 if TYPE_CHECKING:
-    from ._evaluate import Evaluator, Floats
+    from ._evaluate import Evaluator, Floats, Ints, Nodes
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
 """``auto``: one of :data:`TRIED` on a GPU, where that pays and keeps the tolerance, as measured; else as the model is."""
@@ -38,13 +39,13 @@ COARSE = {"tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Half the distance of neighbouring numbers at 1."""
 
 SAFETY = 1.5
-"""Nodes that were not checked may be off by more than those that were."""
+"""Differences at nodes that were not checked may vary by more than at those that were."""
 
 SHARE = 0.4
 """Of the tolerance: what a lower precision may take up to be chosen without being asked for."""
 
-FEW_LINES, CHECKS = 4, 3
-"""Up to so many lines each is checked at so many nodes; where there are more, at one."""
+FEW_LINES = 4
+"""Fewer lines than these are checked at three nodes each, others at two."""
 
 WORTH = 4 << 30
 """Bytes of activations of a first wave, from which on arithmetic outweighs the check on a GPU."""
@@ -154,12 +155,12 @@ def settle(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
     if wanted != "auto":
         _check_possible(evaluator, wanted)
     found = _compared(evaluator, TRIED if wanted == "auto" else (wanted,))
-    known_of(evaluator.function)["moved"] = min(float(moved.max()) for moved in found.values())
-    for way, moved in found.items():
-        shifts = SAFETY * np.maximum(moved, moved.mean())
+    known_of(evaluator.function)["moved"] = min(float(one.varies.max()) for one in found)
+    for one in found:
+        shifts = SAFETY * np.maximum(one.varies, one.varies.mean())
         if wanted != "auto" or shifts.max() <= SHARE * tol:
-            evaluator.runner.take(way)
-            evaluator.shifts = shifts
+            evaluator.runner.take(one.way)
+            evaluator.shifts, evaluator.corrections = shifts, one.mean
             return
 
 
@@ -185,40 +186,73 @@ def _check_possible(evaluator: Evaluator, name: str) -> None:
         )
 
 
-def _compared(evaluator: Evaluator, names: Sequence[str]) -> dict[Way, Floats]:
-    """How far off gradient times velocity is in each precision: relative L1, the largest of each example, (examples,)."""
-    from ._evaluate import Ints, Nodes
+@dataclass
+class _Difference:
+    """Float32 minus a lower precision, in gradient times velocity.
+
+    Attributes:
+        way: the lower precision.
+        mean: over the nodes of each path, summed over its pieces with their weights, (examples, features).
+        varies: how far single nodes are from it, over the size of the gradients: the mean over nodes, (examples,).
+    """
+
+    way: Way
+    mean: Tensor
+    varies: Floats
+
+
+def _compared(evaluator: Evaluator, names: Sequence[str]) -> list[_Difference]:
+    """Evaluate a few nodes of every line in float32 and in each precision; all nodes of a line at a time."""
+    from ._evaluate import Nodes
 
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
-    times = CHECKS if examples * pieces < FEW_LINES else 1
-    rows = np.repeat(np.arange(examples), pieces * times)
-    place = np.tile(np.repeat(np.arange(pieces), times), examples)
-    t = np.asarray(0.1 + 0.8 * ((0.5 + 0.618034 * np.arange(len(rows))) % 1), np.float64)  # evenly, whatever their number
-    ways: list[Way] = []
+    times = (np.arange(3) + 0.5) / 3 if examples * pieces < FEW_LINES else np.array([0.25, 0.75])
+    line = np.arange(examples * pieces)
+    out: list[_Difference] = []
+    size, off = np.zeros(examples), np.zeros((len(names), examples))
+    for first in range(0, len(line), max(1, evaluator.chunks.size // len(times))):
+        part = line[first : first + max(1, evaluator.chunks.size // len(times))]
+        rows, place = np.repeat(part % examples, len(times)), np.repeat(part // examples, len(times))
+        nodes = Nodes(np.tile(times, len(part)), rows, place)
+        fine, *coarse = _terms(evaluator, nodes, names, out)
+        shares = np.array([evaluator.pieces[p].weight for p in part // examples])
+        mass = fine.abs().sum(1).double().cpu().numpy().reshape(len(part), -1).mean(1)
+        np.add.at(size, part % examples, np.abs(shares) * mass)
+        weights = torch.as_tensor(shares, device=fine.device, dtype=fine.dtype)[:, None]
+        for k, low in enumerate(coarse):
+            change = (fine - low).unflatten(0, (len(part), -1))
+            mean = change.mean(1)
+            out[k].mean.index_add_(0, torch.as_tensor(part % examples, device=fine.device), weights * mean)
+            far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
+            np.add.at(off[k], part % examples, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
+        np.add.at(evaluator.gradients, rows, 1 + len(names))
+    for k, one in enumerate(out):
+        one.varies = off[k] / np.where(size > 0, size, 1.0)
+    return out
 
-    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, list[Floats]]:
+
+def _terms(evaluator: Evaluator, nodes: Nodes, names: Sequence[str], out: list[_Difference]) -> list[Tensor]:
+    """Gradient times velocity at nodes, (N, features): in float32, and in each precision; ``out`` gets one entry for each."""
+
+    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, list[Tensor]]:
         leaves, speeds = evaluator.points(here)
         labels = torch.as_tensor(here.rows, device=evaluator.device)
         with evaluator.chunks.measuring(len(here)):
-            _, fine = evaluator.runner(leaves, labels)
-        if not ways:
-            ways.extend(Way(name, _scale(evaluator, fine) if name == "float16" else 1.0) for name in names)
-        first = evaluator.added(flat(fine).to(evaluator.dtype) * flat(speeds)).double()
-        size, off = first.abs().sum(1).cpu().numpy(), []
-        for way in ways:
-            with evaluator.runner.taking(way):
-                _, coarse = evaluator.runner(tuple(leaf.detach() for leaf in leaves), labels)
-            change = evaluator.added(flat(coarse).to(evaluator.dtype) * flat(speeds)) - first
-            found = change.abs().sum(1).cpu().numpy()
-            off.append(np.where(np.isfinite(found), found / np.where(size > 0, size, 1.0), np.inf))
-        return index, off
+            found = [evaluator.runner(leaves, labels)[1]]
+        if not out:
+            scales = [_scale(evaluator, found[0]) if name == "float16" else 1.0 for name in names]
+            zeros = (evaluator.function.examples, evaluator.features)
+            for name, scale in zip(names, scales, strict=True):
+                none = torch.zeros(zeros, dtype=evaluator.dtype, device=evaluator.device)
+                out.append(_Difference(Way(name, scale), none, np.zeros(0)))
+        for one in out:
+            with evaluator.runner.taking(one.way):
+                found.append(evaluator.runner(tuple(leaf.detach() for leaf in leaves), labels)[1])
+        return index, [evaluator.added(flat(gradients).to(evaluator.dtype) * flat(speeds)) for gradients in found]
 
-    out = [np.zeros(examples) for _ in names]
-    for index, off in evaluator.in_chunks(Nodes(t, rows, place), evaluate):
-        np.add.at(evaluator.gradients, rows[index], 1 + len(names))
-        for total, part in zip(out, off, strict=True):
-            np.maximum.at(total, rows[index], part)
-    return dict(zip(ways, out, strict=True))
+    done = list(evaluator.in_chunks(nodes, evaluate))
+    order = torch.as_tensor(np.argsort(np.concatenate([index for index, _ in done])), device=evaluator.device)
+    return [torch.cat(column)[order] for column in zip(*(terms for _, terms in done), strict=True)]
 
 
 def _scale(evaluator: Evaluator, gradients: Leaves) -> float:

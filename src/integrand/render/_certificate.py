@@ -48,7 +48,7 @@ def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
 
 
 def _precision(example: ExampleCertificate) -> str:
-    return example.precision + (f", which moves {percent(example.moved)}" if example.moved else "")
+    return example.precision + (f", within {percent(example.moved)} of float32" if example.moved else "")
 
 
 def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:
