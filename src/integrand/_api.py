@@ -81,6 +81,7 @@ def integrated_gradients(
             a model input or a value of the layer (numbers, and None, are values; a tensor that fits both is an input).
         target: the output to explain: an int, one per example, an index tuple for outputs with more dimensions, or a
             function from the output to one score per example. None means the only output, else the top class of x.
+            Several outputs of one input are equal rows of x with a list of targets: they share forward passes.
         score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax
             (sigmoid for a single output).
         tol: the relative L1 error over the features to integrate to, sum|a - a*| / sum|a*|, for each example.

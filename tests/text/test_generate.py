@@ -48,6 +48,38 @@ def test_rows_equal_the_loop(kind, score):
     np.testing.assert_allclose(found.shares().sum(1), found.values.sum(1), atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "gemma"])
+def test_outputs_share_forward_passes(kind):
+    """One row of the model's body for each point on the path, however many outputs there are."""
+    model, tokenizer = writer(kind)
+    rows: list[int] = []
+    handle = model.base_model.register_forward_hook(lambda _, __, output: rows.append(len(output[0])))
+    try:
+        found = text.generated(model, tokenizer, PROMPT, continuation=GOES_ON, tol=0.05)
+    finally:
+        handle.remove()
+    gradients = [one.gradients for one in found.certificate]
+    assert len(gradients) > 3
+    assert sum(rows) < 0.6 * sum(gradients)
+
+
+def test_a_head_that_is_not_the_last_step():
+    """Where the model does something to its logits after the head, each output runs the whole model."""
+    model, tokenizer = writer("gpt2")
+    plain, scale = model.forward, 0.5
+
+    def forward(*args, **kwargs):
+        output = plain(*args, **kwargs)
+        output.logits = output.logits * scale
+        return output
+
+    expected = text.generated(model, tokenizer, PROMPT, continuation=GOES_ON, score="logit", tol=1e-4)
+    model.forward = forward
+    found = text.generated(model, tokenizer, PROMPT, continuation=GOES_ON, score="logit", tol=1e-4)
+    del model.forward
+    np.testing.assert_allclose(found.values, scale * expected.values, atol=1e-3 * np.abs(expected.values).max())
+
+
 def test_what_the_model_writes_itself(monkeypatch):
     monkeypatch.setattr(_generate, "BLOCK", 2)  # five outputs in three parts
     model, tokenizer = writer("llama")

@@ -108,30 +108,35 @@ class Seq2Seq(nn.Module):
         place = torch.arange(x.shape[1], device=x.device)
         return Memory(self.dropout(states), place >= lengths.to(x.device)[:, None])
 
-    def decode(
-        self, memory: Memory, prefix: Tensor, state: State | None = None, *, at: Tensor | None = None
-    ) -> tuple[Tensor, State, Tensor]:
+    def decode(self, memory: Memory, prefix: Tensor, state: State | None = None) -> tuple[Tensor, State, Tensor]:
         """From the prefix, (N, T) numbers or (N, T, embedding) vectors, and where the decoder was before it.
 
         Args:
             memory: from ``encode``.
             prefix: what the decoder is given.
             state: after what came before the prefix.
-            at: (N,) the only position that is wanted of each row, which spares the others the vocabulary; None for all.
 
         Returns:
-            The logits (N, T, vocabulary), the state after the prefix, and the weights (N, T, S) of the second attention; T is
-            1 with ``at``.
+            The logits (N, T, vocabulary), the state after the prefix, and the weights (N, T, S) of the second attention.
         """
+        high, after = self.follow(memory, prefix, state)
+        logits, weights = self.answer(memory, high)
+        return logits, after, weights
+
+    def follow(self, memory: Memory, prefix: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What the upper layer makes of each position, (N, T, hidden), and the state after the prefix; see ``decode``."""
         y = self.dropout(prefix if prefix.is_floating_point() else self.embed(prefix))
         low, lower = self.lower(y, None if state is None else state[0])
         low = self.dropout(low)
         found, _ = self.look(low, memory)
         high, upper = self.upper(torch.cat([low, found], -1), None if state is None else state[1])
-        high = self.dropout(high if at is None else high[torch.arange(len(high), device=high.device), at][:, None])
+        return self.dropout(high), (lower, upper)
+
+    def answer(self, memory: Memory, high: Tensor) -> tuple[Tensor, Tensor]:
+        """From (N, T, hidden) of ``follow``, or of some positions, to logits (N, T, vocabulary) and weights (N, T, S)."""
         found, weights = self.look_again(high, memory)
         features = self.dropout(self.readout(torch.cat([high, found], -1)).tanh())
-        return features @ self.pieces.weight.T + self.bias, (lower, upper), weights
+        return features @ self.pieces.weight.T + self.bias, weights
 
     def forward(self, source: Tensor, prefix: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits (N, T, vocabulary) of what follows each position of the prefix, the target being given.

@@ -27,12 +27,12 @@ from torch import Tensor
 from .._api import integrated_gradients
 from ..attribution import Attribution
 from ..errors import InputError, IntegrandWarning, MissingExtraError, OptionError
-from ..functions import Score
+from ..functions import ReadOut, Score
 from ..text._check import check_options, check_texts
 from ..text._encode import SEPARATOR, Pieces, trimmed
 from ..text._matrix import Generated
 from ._alignment import Alignment
-from ._seq2seq import END, SPECIAL, START, UNKNOWN, Seq2Seq, load_pieces, search
+from ._seq2seq import END, SPECIAL, START, UNKNOWN, Memory, Seq2Seq, load_pieces, search
 from ._seq2seq import load as load_network
 
 __all__ = ["Alignment", "Translator", "load"]
@@ -47,7 +47,7 @@ TELLING = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "So")
 
 @dataclass(frozen=True)
 class _Next:
-    """The network as the engine calls it: one output position per row.
+    """The network in two parts: all output positions share the first, and each has the second, the vocabulary, to itself.
 
     Attributes:
         network: the translator's.
@@ -55,9 +55,16 @@ class _Next:
 
     network: Seq2Seq
 
-    def __call__(self, source: Tensor, prefix: Tensor, place: Tensor) -> Tensor:
-        """From (N, S, embedding) and (N, T, embedding) to the logits (N, vocabulary) of what follows ``place``, (N,)."""
-        return self.network.decode(self.network.encode(source), prefix, at=place)[0][:, 0]
+    def __call__(self, source: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor]:
+        """From (N, S, embedding) and (N, T, embedding) to what the network makes of each position, of prefix and source."""
+        memory = self.network.encode(source)
+        return self.network.follow(memory, prefix)[0], memory.states
+
+    def logits(self, made: tuple[Tensor, Tensor], places: Tensor) -> Tensor:
+        """The logits (N, vocabulary) of what follows ``places``, (N,)."""
+        high, states = made
+        here = high[torch.arange(len(high), device=high.device), places.to(high.device)][:, None]
+        return self.network.answer(Memory(states, None), here)[0][:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +170,14 @@ class Translator:
         start, prefix = torch.zeros_like(x[0]), torch.zeros_like(y[0])
         start[[0, -1]], prefix[0] = x[0, [0, -1]], y[0, 0]
         rows, columns = y.shape[1], torch.arange(x.shape[1] + y.shape[1], device=self.device)[:, None]
+        network = _Next(self.network)
         return integrated_gradients(
-            _Next(self.network),
+            network,
             (x.expand(rows, -1, -1), y.expand(rows, -1, -1)),
             (start, prefix),
-            target=[*said, END],
+            target=ReadOut(network.logits, [*said, END]),
             score=score,
             tol=tol,
-            args=(torch.arange(rows, device=self.device),),
             batched=True,
             groups=(columns[: x.shape[1]].expand_as(start), columns[x.shape[1] :].expand_as(prefix)),
             **{"progress": False} | options,

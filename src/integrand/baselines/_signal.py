@@ -60,7 +60,7 @@ def class_probabilities(function: Function, leaves: Leaves, rows: Tensor) -> tup
     """
     scorer = function.scorer
     with torch.no_grad():
-        outputs = function.run(leaves, rows)
+        outputs = scorer.seen(function.run(leaves, rows), rows)
     try:
         tensor = main_tensor(outputs[0]) if scorer.batched else torch.stack([main_tensor(raw) for raw in outputs])
     except OutputError:

@@ -81,7 +81,7 @@ def _unit(line: Piece) -> Piece:
         points, velocities = line.at(t, rows)
         return points, tuple(map(torch.ones_like, velocities))
 
-    return Piece(1.0, at, straight=True)
+    return Piece(1.0, at, straight=True, made_of=line.made_of)
 
 
 def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: float) -> tuple[Tensor, Certificate]:

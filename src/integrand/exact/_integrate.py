@@ -102,6 +102,8 @@ def _impossible(evaluator: Evaluator) -> str:
         return f"gradients in {evaluator.precision} are too coarse to be checked region by region"
     if not has_float64(evaluator.device):
         return f"break points need float64, which {evaluator.device} does not have"
+    if evaluator.function.scorer.read is not None:
+        return "every example reads the output in a way of its own"
     return ""
 
 

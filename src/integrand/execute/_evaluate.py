@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from ._devices import Crew, in_turn
 from ._memory import Chunks
 from ._precision import COARSE, Runner, Way
 from ._progress import Progress, Reporter
+from ._shared import Sharing, find_sharing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -116,25 +117,39 @@ class Evaluator:
         """What is explained, likewise."""
         return self.runner.function
 
+    @cached_property
+    def sharing(self) -> Sharing | None:
+        """Which examples are the same but for their targets; None if there are none."""
+        return find_sharing(self.function, self.pieces)
+
     def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
-        """Scores and gradients at nodes, in chunks of the evaluator's choosing."""
+        """Scores and gradients at nodes, in chunks of the evaluator's choosing; targets of one input share forward passes."""
+        for done in self.one_by_one(nodes) if self.sharing is None else self.sharing.gradients_at(self, nodes):
+            np.add.at(self.gradients, nodes.rows[done.index], 1)
+            yield done
+
+    def one_by_one(self, nodes: Nodes) -> Iterator[Evaluated]:
+        """The same with a forward pass for each node, and without counting."""
 
         def evaluate(index: Ints, here: Nodes) -> Evaluated:
             leaves, velocities = self.points(here)
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.runner(leaves, self._rows(here))
-            terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
-            values = scores.double().cpu().numpy()
-            slopes, mass = self._slopes(terms)
-            if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
-                return self._in_full(evaluate, index, here)
-            self._check_finite(here, values, slopes, gradients)
-            self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
-            return Evaluated(index, values, slopes, terms)
+            done = self.evaluated(index, here, scores, gradients, velocities)
+            return self._in_full(evaluate, index, here) if done is None else done
 
-        for done in self._chunked(nodes, evaluate, shared=True):
-            np.add.at(self.gradients, nodes.rows[done.index], 1)
-            yield done
+        return self._chunked(nodes, evaluate, shared=True)
+
+    def evaluated(self, index: Ints, here: Nodes, scores: Tensor, gradients: Leaves, velocities: Leaves) -> Evaluated | None:
+        """What came of nodes, checked and written down for the profile; None where a lower precision has no numbers for it."""
+        terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
+        values = scores.double().cpu().numpy()
+        slopes, mass = self._slopes(terms)
+        if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
+            return None
+        self._check_finite(here, values, slopes, gradients)
+        self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
+        return Evaluated(index, values, slopes, terms)
 
     def _in_full(self, evaluate: Callable[[Ints, Nodes], T], index: Ints, here: Nodes) -> T:
         """Evaluate nodes that a lower precision has no numbers for."""
@@ -214,7 +229,7 @@ class Evaluator:
             np.add.at(self.forwards, nodes.rows[index], 1)
         return out
 
-    def gradients_on_grid(self, piece: int, times: Floats) -> Iterator[tuple[slice, slice, Tensor]]:
+    def gradients_on_grid(self, piece: int, times: Floats) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
         """Gradients of every example at every time on a piece, in blocks of whole steps, or of parts of one step.
 
         Where :meth:`multiplied_later`, they are not multiplied by the velocity: that can be done once, to their sum.
@@ -225,6 +240,9 @@ class Evaluator:
         examples = self.function.examples
         label = np.tile(np.arange(examples), len(times))
         nodes = Nodes(np.repeat(times, examples), label, np.full(len(label), piece))
+        if self.sharing is not None:
+            yield from self.sharing.on_grid(self, nodes)
+            return
         velocity = self.velocity(piece) if self.multiplied_later(piece) else None
 
         def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
@@ -264,8 +282,8 @@ class Evaluator:
         return self._laid_out(points(t, None))
 
     def multiplied_later(self, piece: int) -> bool:
-        """Whether the velocity is the same at all times, and for all that is added up."""
-        return self.pieces[piece].straight and self.columns is None
+        """Whether the velocity is the same at all times, and for all that is added up on a grid."""
+        return self.pieces[piece].straight and self.columns is None and self.sharing is None
 
     def added(self, terms: Tensor) -> Tensor:
         """Terms of features, (N, features), added up by column."""

@@ -29,7 +29,7 @@ class Sums:
         self._sum = torch.zeros(columns, rows, features, dtype=dtype, device=device)
         self._lost = None if self.wide else torch.zeros_like(self._sum)
 
-    def add(self, rows: slice, weights: Tensor, terms: Tensor) -> None:
+    def add(self, rows: slice | Tensor, weights: Tensor, terms: Tensor) -> None:
         """Add terms (steps, rows, features), weighed by (columns, steps), to some rows of the sums."""
         steps = terms.to(self._sum.dtype).flatten(1)
         part = (weights.to(self._sum.dtype) @ steps).unflatten(1, terms.shape[1:])

@@ -5,7 +5,7 @@ A :class:`~integrand.functions._call.Call` runs the model on rows of explained t
 """
 
 from ._build import Function, build
-from ._scores import Score, Target
+from ._scores import ReadOut, Score, Target
 from ._state import undisturbed
 
-__all__ = ["Function", "Score", "Target", "build", "undisturbed"]
+__all__ = ["Function", "ReadOut", "Score", "Target", "build", "undisturbed"]

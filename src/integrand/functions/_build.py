@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from .._trees import Leaves, Tensors, Tree, flatten
 from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError
 from ._call import Call, Runs
+from ._gradients import explained, filled, no_gradient
 from ._layer import Layers, capture, find_modules
 from ._parts import in_parts, joined, warn
 from ._scores import Scorer, Target, main_tensor, make_scorer
@@ -87,43 +88,47 @@ class Function:
         self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False, scale: float = 1.0
     ) -> tuple[Tensor, Leaves]:
         """Scores and their gradients at points; gradients are taken of so many times the scores, and divided by it again."""
-        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
-        try:
-            outputs = self.run(points, rows)
-            scores = self.scorer(outputs, rows)
-            if not scores.requires_grad:
-                raise GradientError(_no_gradient(outputs[0]))
+        with explained():
+            points, outputs = self._followed(leaves, rows)
+            scores = self._scored(outputs, rows)
             total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
-            gradients = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
-        except RuntimeError as error:
-            if any(words in str(error) for words in _IN_PLACE):
-                raise GradientError(_overwritten(error)) from error
-            raise
-        filled = tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients, points, strict=True))
+            found = filled(torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True), points)
         if scale != 1.0:
-            filled = tuple(gradient / scale for gradient in filled)
-        return (scores if create_graph else scores.detach()), filled
+            found = tuple(gradient / scale for gradient in found)
+        return (scores if create_graph else scores.detach()), found
 
+    def value_and_grads(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
+        """Scores and gradients of several targets from one forward pass, with a way back for each.
 
-_IN_PLACE = ("modified by an inplace operation", "used in an in-place operation", "being modified inplace")
-"""How autograd says that something was overwritten."""
+        Args:
+            leaves: the points, (N, ...) each.
+            rows: an example that each of them is on the path of, (N,).
+            asked: whose targets are asked for, (targets, N): examples that differ from ``rows`` in nothing else; -1 for none.
 
+        Returns:
+            For each target the scores, (N,), and their gradients; without meaning where none was asked for.
+        """
+        out = []
+        with explained():
+            points, outputs = self._followed(leaves, rows)
+            for number, examples in enumerate(asked, 1):
+                scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
+                # Rows with fewer targets than others are not differentiated again.
+                seeds = (examples >= 0).to(scores.device, scores.dtype)
+                gradients = torch.autograd.grad(scores, points, seeds, retain_graph=number < len(asked), allow_unused=True)
+                out.append((scores.detach(), filled(gradients, points)))
+        return out
 
-def _no_gradient(raw: Any) -> str:
-    inference = any(isinstance(part, Tensor) and part.is_inference() for part in pytree.tree_leaves(raw))
-    cause = "it was computed in inference mode" if inference else "something cuts the graph"
-    return (
-        f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
-        "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), numpy, argmax, round or an integer cast in the "
-        "model, or a target that does not use x."
-    )
+    def _followed(self, leaves: Leaves, rows: Tensor) -> tuple[Leaves, list[Any]]:
+        """Points that autograd follows, and what the model makes of them."""
+        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
+        return points, self.run(points, rows)
 
-
-def _overwritten(error: RuntimeError) -> str:
-    return (
-        "the model writes in place to a value that its own gradient needs, so it cannot be differentiated. Expected y = y * 2 "
-        f"instead of y *= 2, y.mul_(2) or inplace=True; torch.autograd.set_detect_anomaly(True) finds the line. ({error})"
-    )
+    def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
+        scores = self.scorer(outputs, rows)
+        if not scores.requires_grad:
+            raise GradientError(no_gradient(outputs[0]))
+        return scores
 
 
 def build(
@@ -175,7 +180,8 @@ def _ordinary(tensor: Tensor) -> Tensor:
 
 def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, NDArray[np.float64]]:
     """The scores at the input, and how large the numbers are that they are made of."""
-    scores = scorer(outputs, torch.arange(examples)).detach()
+    every = torch.arange(examples)
+    scores = scorer(outputs, every).detach()
     bad = (~scores.isfinite()).nonzero().flatten().tolist()
     if bad:
         raise NonFiniteError(
@@ -184,7 +190,7 @@ def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor
         )
     size = scores.abs()
     if scorer.score == "logit" and scorer.function is None:
-        tensor = main_tensor(outputs[0]).detach()
+        tensor = main_tensor(scorer.seen(outputs, every)[0]).detach()
         rows = tensor.reshape(examples, -1).abs()
         # Other outputs may be -inf on purpose: classes that are masked out.
         size = torch.maximum(size, torch.where(rows.isfinite(), rows, 0).amax(1))

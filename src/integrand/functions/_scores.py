@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
@@ -17,7 +17,26 @@ Score = Literal["logit", "probability", "log-probability"]
 """``logit``: the output as the model gives it. The others pass it through softmax (sigmoid for a single output)."""
 
 Index = int | tuple[int, ...]
-Target = Index | Sequence[Index] | Tensor | Callable[[Any], Tensor] | None
+Read = Callable[[Any, Tensor], Any]
+"""From a raw output and whose row each of its rows is, (N,), to what is read of it."""
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """A target in what each example reads of the output, such as the logits that follow a position of its own.
+
+    What differs by example is then no argument of the model, so that examples that are otherwise the same share forward passes.
+
+    Attributes:
+        read: from the model's output to what the target is in.
+        target: as for a model that gives that.
+    """
+
+    read: Read
+    target: Index | Sequence[Index] | None = None
+
+
+Target = Index | Sequence[Index] | Tensor | Callable[[Any], Tensor] | ReadOut | None
 
 
 def main_tensor(raw: Any) -> Tensor:
@@ -55,6 +74,7 @@ class Scorer:
         index: for each output dimension after the first, one index per example; empty for a scalar output.
         function: the user's own choice instead, from the raw output to one score per example.
         words: the target of each example, for people.
+        read: what each example reads of the output before all this; None for the output itself.
     """
 
     examples: int
@@ -63,9 +83,15 @@ class Scorer:
     index: tuple[Tensor, ...]
     function: Callable[[Any], Tensor] | None
     words: tuple[str, ...]
+    read: Read | None = None
+
+    def seen(self, outputs: Sequence[Any], rows: Tensor) -> Sequence[Any]:
+        """The outputs as the target sees them."""
+        return outputs if self.read is None else [self.read(outputs[0], rows)]
 
     def __call__(self, outputs: Sequence[Any], rows: Tensor) -> Tensor:
         """Scores of shape (N,) from what :class:`Runs` gave."""
+        outputs = self.seen(outputs, rows)
         if not self.batched:
             return torch.stack([self._pick(raw, rows[i : i + 1]) for i, raw in enumerate(outputs)])
         return self._pick(outputs[0], rows)
@@ -104,6 +130,11 @@ class Scorer:
             rows = rows.to(tensor.device)
             picked = tensor[(torch.arange(count, device=tensor.device), *(i.to(tensor.device)[rows] for i in self.index))]
         return picked if self.batched else picked[0]
+
+    @property
+    def by_example(self) -> bool:
+        """Whether two examples may be scored differently for the same output."""
+        return self.read is not None or (bool(self.index) and self.same is None)
 
     @cached_property
     def same(self) -> tuple[int, ...] | None:
@@ -150,6 +181,9 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     if score not in get_args(Score):
         raise OptionError(f"got score={score!r}; expected one of {', '.join(map(repr, get_args(Score)))}.")
     picked = cast(Score, score)
+    if isinstance(target, ReadOut):
+        read = [target.read(outputs[0], torch.arange(examples))]
+        return replace(make_scorer(target.target, score, read, examples, batched=batched), read=target.read)
     if callable(target) and not isinstance(target, Tensor):
         if score != "logit":
             raise OptionError(f"got score={score!r} with a target function; apply softmax inside the function instead.")

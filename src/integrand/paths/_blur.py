@@ -90,7 +90,7 @@ class Blur:
                 t = t.repeat_interleave(examples)
             return tuple(s.points(t, rows) for s in spaces)
 
-        return [Piece(1.0, at, points)]
+        return [Piece(1.0, at, points, made_of=tuple(space.leaf for space in spaces))]
 
 
 def check_blur(sigma: float | None, dims: Sequence[int]) -> None:

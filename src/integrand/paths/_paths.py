@@ -31,12 +31,15 @@ class Piece:
         points: the points alone, where they are cheaper to have; None otherwise. Without rows, every example at each of
             the times, one time after the other.
         straight: whether the velocity does not depend on t.
+        made_of: all tensors, (examples, ...) each, that it depends on: examples with equal rows in them have the same path, and
+            several targets of one input then share forward passes. Empty where that cannot be said.
     """
 
     weight: float
     at: At
     points: Callable[[Tensor, Tensor | None], Leaves] | None = None
     straight: bool = False
+    made_of: Leaves = ()
 
     def points_at(self, t: Tensor, rows: Tensor) -> Leaves:
         """The points alone at times (N,) for examples (N,)."""
@@ -113,7 +116,7 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
         return points(t, rows), tuple(rows_of(last - first, rows) for first, last in pairs)
 
-    return Piece(weight, at, points, straight=True)
+    return Piece(weight, at, points, straight=True, made_of=(*start, *stop))
 
 
 def wide(leaf: Tensor) -> torch.dtype:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..attribution import Certificate, ExampleCertificate
 from ..errors import OptionError
-from ..functions import Score
+from ..functions import ReadOut, Score
 from ._ask import baseline_words
 from ._embed import Fill, Known, look, slots_of
 from ._encode import marker_ids
@@ -37,10 +37,10 @@ class _Next:
 
     def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
         logits = output.logits
-        if logits.shape[1] > 1:
-            logits = logits[torch.arange(len(logits), device=logits.device), rows["position"].to(logits.device)]
-        else:
-            logits = logits[:, 0]
+        return self.of(_at(logits, rows["position"]) if logits.shape[1] > 1 else logits[:, 0], rows)
+
+    def of(self, logits: Tensor, rows: dict[str, Tensor]) -> Tensor:
+        """One score per row of (N, vocabulary)."""
         own = picked(logits, rows["token"], self.score)
         return own - picked(logits, rows["other"], self.score) if "other" in rows else own
 
@@ -58,8 +58,7 @@ class _Narrow(Runs):
             hidden = args[0] if args else None
             if not isinstance(hidden, Tensor) or hidden.ndim != 3 or hidden.shape[1] != length:
                 return None
-            places = rows["position"].to(hidden.device)
-            return (hidden[torch.arange(len(hidden), device=hidden.device), places][:, None], *args[1:])
+            return (_at(hidden, rows["position"])[:, None], *args[1:])
 
         handle = None if self.head is None else self.head.register_forward_pre_hook(before)
         try:
@@ -67,6 +66,57 @@ class _Narrow(Runs):
         finally:
             if handle is not None:
                 handle.remove()
+
+
+@dataclass(frozen=True)
+class _Body(Runs):
+    """A language model up to its head, which all outputs share; each then has the head to itself, at its position."""
+
+    head: nn.Module = field(kw_only=True)
+
+    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Tensor:
+        found: list[Tensor] = []
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            found.append(args[0])
+            return (args[0][:, :1], *args[1:])
+
+        handle = self.head.register_forward_pre_hook(before)
+        try:
+            super().__call__(given=given, rows=rows, **ids)
+        finally:
+            handle.remove()
+        return found[-1]
+
+    def reads(self, following: _Next, rows: dict[str, Tensor]) -> ReadOut:
+        """The scores, from what the head is given."""
+
+        def read(hidden: Tensor, examples: Tensor) -> Tensor:
+            mine = {name: value[examples.to(value.device)] for name, value in rows.items()}
+            return following.of(self.head(_at(hidden, mine["position"])[:, None])[:, 0], mine)
+
+        return ReadOut(read)
+
+
+def _at(values: Tensor, position: Tensor) -> Tensor:
+    """From (N, T, ...) to (N, ...), each row at its position."""
+    return values[torch.arange(len(values), device=values.device), position.to(values.device)]
+
+
+def _body(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], logits: Tensor) -> _Body | None:
+    """The model up to its head, where its logits are what the head gives, with nothing after it."""
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    if not isinstance(head, nn.Module):
+        return None
+    body = _Body(model, lambda output, _: output, fixed_of(model), head=head)
+    try:
+        with torch.no_grad():
+            again = head(body(given=given, rows={}, **ids))
+    except (IndexError, TypeError, AttributeError):  # the head is not called, or not with one tensor alone
+        return None
+    slack = 16 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
+    same = again.shape == logits.shape and bool(((again - logits).abs() <= slack).all())
+    return body if same else None
 
 
 def attribute(
@@ -138,18 +188,20 @@ def _block(
     sure = picked(output.logits[0, positions.to(output.logits.device)].double(), rows["token"], "probability").tolist()
     if other is not None:
         rows["other"] = torch.full_like(positions, other)
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    count = len(block)
+    count, following = len(block), _Next(model, score)
+    body = _body(model, ids, given, output.logits)
+    narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
     versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
     values, certificate = integrate(
-        _Narrow(model, _Next(model, score), fixed_of(model), head=head),
+        body or narrow,
         {name: value.expand(count, -1) for name, value in ids.items()},
         slots,
         given={name: value.expand(count, -1) for name, value in given.items()},
-        rows=rows,
+        rows={} if body else rows,
         fill=baseline,
         tokenizer=tokenizer,
         tol=tol,
+        target=None if body is None else body.reads(following, rows),
         words=[f"{names[i]!r}{versus} ({score})" for i in block],
         options=options,
     )
