@@ -120,7 +120,10 @@ class Evaluator:
     @cached_property
     def sharing(self) -> Sharing | None:
         """Which examples are the same but for their targets; None if there are none."""
-        return find_sharing(self.function, self.pieces)
+        found = find_sharing(self.function, self.pieces)
+        if found is not None:
+            self.chunks.fix()  # a row takes as long as it has targets
+        return found
 
     def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
         """Scores and gradients at nodes, in chunks of the evaluator's choosing; targets of one input share forward passes."""

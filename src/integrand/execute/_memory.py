@@ -126,6 +126,10 @@ class Chunks:
         tuning.most = self._most()
         self.tuning, self.size = tuning, min(tuning.now.rows, tuning.most)
 
+    def fix(self) -> None:
+        """Stay with this size: what chunks take says nothing about others."""
+        self.tuning = None
+
     @property
     def last(self) -> bool:
         """Whether to hand the model inputs with their channels last in memory."""

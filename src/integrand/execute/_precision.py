@@ -8,10 +8,10 @@ all along the path; how much the differences vary counts into the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -154,14 +154,21 @@ def settle(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
         return
     if wanted != "auto":
         _check_possible(evaluator, wanted)
-    found = _compared(evaluator, TRIED if wanted == "auto" else (wanted,))
-    known_of(evaluator.function)["moved"] = min(float(one.varies.max()) for one in found)
-    for one in found:
-        shifts = SAFETY * np.maximum(one.varies, one.varies.mean())
+    notes = known_of(evaluator.function)
+    for name in _in_order(notes) if wanted == "auto" else (wanted,):
+        found = _compared(evaluator, name)
+        shifts = SAFETY * np.maximum(found.varies, found.varies.mean())
         if wanted != "auto" or shifts.max() <= SHARE * tol:
-            evaluator.runner.take(one.way)
-            evaluator.shifts, evaluator.corrections = shifts, one.mean
+            evaluator.runner.take(found.way)
+            evaluator.shifts, evaluator.corrections = shifts, found.mean
+            notes["way"] = name
             return
+        notes["moved", name] = float(shifts.max())
+
+
+def _in_order(notes: dict[Any, Any]) -> list[str]:
+    """What to try: first what was taken the last time."""
+    return sorted(TRIED, key=lambda name: name != notes.get("way"))
 
 
 def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
@@ -169,7 +176,7 @@ def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
     if evaluator.device.type != "cuda" or not evaluator.plain() or evaluator.dtype != torch.float32:
         return False
     notes, lines = known_of(evaluator.function), evaluator.function.examples * len(evaluator.pieces)
-    if SAFETY * notes.get("moved", 0.0) > tol:
+    if all(notes.get(("moved", name), 0.0) > tol for name in TRIED):
         return False
     each = notes.get("bytes")  # of a row; known from the second call on
     return lines >= 2 * FEW_LINES if each is None else bool(17 * lines * each >= WORTH)
@@ -186,7 +193,7 @@ def _check_possible(evaluator: Evaluator, name: str) -> None:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Difference:
     """Float32 minus a lower precision, in gradient times velocity.
 
@@ -201,58 +208,51 @@ class _Difference:
     varies: Floats
 
 
-def _compared(evaluator: Evaluator, names: Sequence[str]) -> list[_Difference]:
-    """Evaluate a few nodes of every line in float32 and in each precision; all nodes of a line at a time."""
+def _compared(evaluator: Evaluator, name: str) -> _Difference:
+    """Evaluate a few nodes of every line in float32 and in a lower precision; all nodes of a line at a time."""
     from ._evaluate import Nodes
 
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
     times = (np.arange(3) + 0.5) / 3 if examples * pieces < FEW_LINES else np.array([0.25, 0.75])
-    line = np.arange(examples * pieces)
-    out: list[_Difference] = []
-    size, off = np.zeros(examples), np.zeros((len(names), examples))
-    for first in range(0, len(line), max(1, evaluator.chunks.size // len(times))):
-        part = line[first : first + max(1, evaluator.chunks.size // len(times))]
-        rows, place = np.repeat(part % examples, len(times)), np.repeat(part // examples, len(times))
-        nodes = Nodes(np.tile(times, len(part)), rows, place)
-        fine, *coarse = _terms(evaluator, nodes, names, out)
-        shares = np.array([evaluator.pieces[p].weight for p in part // examples])
-        mass = fine.abs().sum(1).double().cpu().numpy().reshape(len(part), -1).mean(1)
-        np.add.at(size, part % examples, np.abs(shares) * mass)
-        weights = torch.as_tensor(shares, device=fine.device, dtype=fine.dtype)[:, None]
-        for k, low in enumerate(coarse):
-            change = (fine - low).unflatten(0, (len(part), -1))
-            mean = change.mean(1)
-            out[k].mean.index_add_(0, torch.as_tensor(part % examples, device=fine.device), weights * mean)
-            far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
-            np.add.at(off[k], part % examples, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
-        np.add.at(evaluator.gradients, rows, 1 + len(names))
-    for k, one in enumerate(out):
-        one.varies = off[k] / np.where(size > 0, size, 1.0)
-    return out
+    lines, many = np.arange(examples * pieces), max(1, evaluator.chunks.size // len(times))
+    total = torch.zeros(examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
+    size, off, way = np.zeros(examples), np.zeros(examples), None
+    for part in np.split(lines, range(many, len(lines), many)):
+        rows, place = part % examples, part // examples
+        nodes = Nodes(np.tile(times, len(part)), np.repeat(rows, len(times)), np.repeat(place, len(times)))
+        fine, low, way = _terms(evaluator, nodes, name, way)
+        np.add.at(evaluator.gradients, nodes.rows, 2)
+        change, shares = (fine - low).unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
+        mean = change.mean(1)
+        weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
+        total.index_add_(0, torch.as_tensor(rows, device=mean.device), weights * mean)
+        mass = fine.unflatten(0, change.shape[:2]).abs().sum(2).mean(1).double().cpu().numpy()
+        far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
+        np.add.at(size, rows, np.abs(shares) * mass)
+        np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
+    assert way is not None
+    return _Difference(way, total, off / np.where(size > 0, size, 1.0))
 
 
-def _terms(evaluator: Evaluator, nodes: Nodes, names: Sequence[str], out: list[_Difference]) -> list[Tensor]:
-    """Gradient times velocity at nodes, (N, features): in float32, and in each precision; ``out`` gets one entry for each."""
+def _terms(evaluator: Evaluator, nodes: Nodes, name: str, way: Way | None) -> tuple[Tensor, Tensor, Way]:
+    """Gradient times velocity at nodes, (N, features), in float32 and in a lower precision; and how that is run."""
+    ways = [] if way is None else [way]
 
     def evaluate(index: Ints, here: Nodes) -> tuple[Ints, list[Tensor]]:
         leaves, speeds = evaluator.points(here)
         labels = torch.as_tensor(here.rows, device=evaluator.device)
         with evaluator.chunks.measuring(len(here)):
-            found = [evaluator.runner(leaves, labels)[1]]
-        if not out:
-            scales = [_scale(evaluator, found[0]) if name == "float16" else 1.0 for name in names]
-            zeros = (evaluator.function.examples, evaluator.features)
-            for name, scale in zip(names, scales, strict=True):
-                none = torch.zeros(zeros, dtype=evaluator.dtype, device=evaluator.device)
-                out.append(_Difference(Way(name, scale), none, np.zeros(0)))
-        for one in out:
-            with evaluator.runner.taking(one.way):
-                found.append(evaluator.runner(tuple(leaf.detach() for leaf in leaves), labels)[1])
-        return index, [evaluator.added(flat(gradients).to(evaluator.dtype) * flat(speeds)) for gradients in found]
+            _, fine = evaluator.runner(leaves, labels)
+        if not ways:
+            ways.append(Way(name, _scale(evaluator, fine) if name == "float16" else 1.0))
+        with evaluator.runner.taking(ways[0]):
+            _, low = evaluator.runner(tuple(leaf.detach() for leaf in leaves), labels)
+        return index, [evaluator.added(flat(part).to(evaluator.dtype) * flat(speeds)) for part in (fine, low)]
 
     done = list(evaluator.in_chunks(nodes, evaluate))
     order = torch.as_tensor(np.argsort(np.concatenate([index for index, _ in done])), device=evaluator.device)
-    return [torch.cat(column)[order] for column in zip(*(terms for _, terms in done), strict=True)]
+    fine, low = (torch.cat(column)[order] for column in zip(*(terms for _, terms in done), strict=True))
+    return fine, low, ways[0]
 
 
 def _scale(evaluator: Evaluator, gradients: Leaves) -> float:
