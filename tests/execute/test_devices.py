@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextvars
 import functools
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -513,6 +514,15 @@ def test_running_out_after_the_first_chunk() -> None:
     assert len(told) == 1
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the tests run in the background of a shell, which turns it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupts_end_all_workers() -> None:
     """Ctrl-C while workers run, while results are summed, and an exit from within a worker."""
     running = threading.Event()

@@ -16,6 +16,7 @@ from .._trees import Leaves, Tensors, flat, flatten, unflat
 from ..attribution import Attribution, group_sums
 from ..baselines import Baseline
 from ..errors import InputError, NonFiniteError, OptionError
+from ..execute._checks import check_rows
 from ..functions import Score, Target
 from ..methods import Problem
 from ..methods._base import settled
@@ -100,7 +101,7 @@ class Removal:
 
     def check_rows(self, at_input: Floats) -> None:
         """Compare the scores of the whole inputs, found among other rows, with those of the user's own batch."""
-        self.problem.evaluator().check_rows(at_input, np.arange(self.problem.examples))
+        check_rows(self.problem.evaluator(), at_input, np.arange(self.problem.examples))
 
     def noise(self, at_input: Floats) -> Floats:
         """By how much scores differ for no reason but rounding, (examples,), for telling that from a change."""

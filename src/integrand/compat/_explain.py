@@ -17,8 +17,9 @@ from .._trees import Leaves, flat, unflat
 from ..attribution import Attribution, Certificate, ExampleCertificate, Status
 from ..baselines import settle_baselines
 from ..execute import Evaluator, Nodes, contract
-from ..execute._evaluate import Floats
+from ..execute._checks import check_rows
 from ..execute._memory import Chunks
+from ..execute._nodes import Floats
 from ..execute._outcome import relative
 from ..execute._progress import Reporter
 from ..functions import undisturbed
@@ -90,7 +91,7 @@ def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: flo
     rows, zeros = np.arange(examples), np.zeros(examples, np.int64)
     before = evaluator.scores_at(Nodes(np.zeros(examples), rows, zeros))
     after = evaluator.scores_at(Nodes(np.ones(examples), rows, zeros))
-    evaluator.check_rows(after, rows)
+    check_rows(evaluator, after, rows)
     rule = given or _panels(1)
     while True:
         embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded

@@ -18,8 +18,10 @@ from torch import Tensor
 from .._trees import flat
 from ..attribution import CurveCertificate, ExampleCertificate, Status
 from ..execute import Evaluator, Nodes
-from ..execute._evaluate import Evaluated, Floats, Ints, has_float64
+from ..execute._checks import noise
+from ..execute._evaluate import Evaluated, has_float64
 from ..execute._fixed import path_ends
+from ..execute._nodes import Floats, Ints
 from ..execute._outcome import relative
 from ..functions._scores import Scorer
 from ._network import whole
@@ -153,8 +155,8 @@ class _Sum:
             self.values.index_add_(0, rows, terms * torch.as_tensor(weights[done.index], device=terms.device)[:, None])
             self.kept |= {int(k): terms[i] for i, k in enumerate(done.index) if int(k) in twice}
         if self.tol < 1e4 * self.evaluator.epsilon:
-            noise = self.evaluator.noise(np.array(self.examples)).tolist()
-            self.noise = dict(zip(self.examples, noise, strict=True))
+            found = noise(self.evaluator, np.array(self.examples)).tolist()
+            self.noise = dict(zip(self.examples, found, strict=True))
         return {example: self._judged(example, self.values[place[example]], weights) for example in self.examples}
 
     def _evaluated(self) -> Iterator[Evaluated]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .._trees import Leaves
-from ..execute._evaluate import Ints
+from ..execute._nodes import Ints
 from ..functions._parts import out_of_memory
 from ._network import Network
 from ._part import Line, Part, Stretch, TooManyError

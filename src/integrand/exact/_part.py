@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._trees import Leaves
-from ..execute._evaluate import Floats, Ints
+from ..execute._nodes import Floats, Ints
 from ..functions._parts import out_of_memory
 from ..operations import Step
 from ..operations._program import Ref

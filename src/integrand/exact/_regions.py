@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._trees import Leaves
 from ..execute import Evaluator, Nodes
-from ..execute._evaluate import Floats, Ints
+from ..execute._nodes import Floats, Ints
 from ..functions import Function
 from ._head import scores_of, seeds
 from ._line import Limits, follow_lines, thinned

@@ -1,8 +1,9 @@
 """Running the evaluations: chunks that fit, sums that stay exact, progress, and both ways to integrate."""
 
 from ._adaptive import integrate_to_tolerance
-from ._evaluate import Evaluator, Nodes
+from ._evaluate import Evaluator
 from ._fixed import contract, integrate_fixed
+from ._nodes import Nodes
 from ._outcome import Outcome
 from ._precision import Precision, settle
 from ._progress import Progress

@@ -3,7 +3,7 @@
 Every path starts with two panels of five nodes. After each wave an example's panels are judged (:mod:`._judge`); those
 that a plan says will be needed are halved, and every node that was evaluated is used again. While all panels of an
 example have the same width, Romberg's rule on its nodes is judged too: on smooth networks it converges fastest. Where a
-wave costs more than its nodes (:class:`Pace`), waves are fewer and larger.
+wave costs more than its nodes (:mod:`._pace`), waves are fewer and larger.
 
 Memory: gradients are kept for the nodes of open panels, up to a budget. Examples wait until there is room for them; when
 there is no room to go on, panels with the smallest errors forget their nodes (their share of the sum stays) and are
@@ -17,7 +17,7 @@ followed. Those that come back are sampled to the end.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -25,40 +25,17 @@ import torch
 from ..attribution import ExampleCertificate, Status
 from ..quadrature._panels import SPLIT
 from ..quadrature._plan import playthrough
-from ._evaluate import Evaluator, Floats, Ints, Nodes
+from ._checks import check_rows, noise, outdated
+from ._evaluate import Evaluator
 from ._fixed import end_scores
 from ._handover import Handover
 from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
+from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
+from ._pace import Pace
 from ._precision import COARSE, Precision, Way, settle
 from ._table import Table
 from ._write import Writer
-
-FREE = 136
-"""Rows that a GPU runs in hardly more time than one."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How far a wave goes before it is judged.
-
-    Attributes:
-        first: how many times a path is halved at first.
-        deepest: how many times a panel is halved at the most, as far as the plan says so.
-        aim: what plans aim for, over the tolerance: a little below, so that the last wave is not missed by a hair.
-    """
-
-    first: int
-    deepest: int
-    aim: float
-
-    @staticmethod
-    def of(evaluator: Evaluator) -> Pace:
-        """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
-        if evaluator.device.type == "cpu":
-            return Pace(1, 1, 0.99)
-        lines = evaluator.function.examples * len(evaluator.pieces)
-        return Pace(2 if 17 * lines <= FREE else 1, 3, 0.97)
 
 
 class Adaptive:
@@ -156,15 +133,15 @@ class Adaptive:
             index = np.flatnonzero(mine & at_end)
             line = panels.line[index]
             self.end_scores[side, line // self.examples, line % self.examples] = scores[panels.slots[index, node]]
-        if self.evaluator.outdated(self.end_scores[1, -1, fresh], fresh):
+        if outdated(self.evaluator, self.end_scores[1, -1, fresh], fresh):
             self._again()
             return
-        self.evaluator.check_rows(self.end_scores[1, -1, fresh], fresh)
+        check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
         if self.evaluator.runner.low:
             self.end_scores[:, :, fresh] = end_scores(self.evaluator)[:, :, fresh]
         if self.check_noise:
-            noise = self.evaluator.noise(fresh)
-            for one, value in zip(self.active[-len(fresh) :], noise, strict=True):
+            found = noise(self.evaluator, fresh)
+            for one, value in zip(self.active[-len(fresh) :], found, strict=True):
                 one.noise = float(value)
 
     def _judge_all(self) -> tuple[Ints, Ints]:

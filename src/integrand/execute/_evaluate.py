@@ -9,45 +9,24 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from .._profile import Profile, Recorder
 from .._trees import Leaves, flat
 from ..attribution import ExampleCertificate
-from ..errors import NonFiniteError, RandomnessError, RowsError
 from ..functions import Function
 from ..paths import Piece
 from ._devices import Crew, in_turn
 from ._memory import Chunks
-from ._precision import COARSE, Runner, Way
+from ._nodes import Floats, Ints, Nodes, check_finite
+from ._precision import Runner, Way
 from ._progress import Progress, Reporter
 from ._shared import Sharing, find_sharing
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 """What an input with so many dimensions may be laid out as."""
-
-DEEPER = 3.0
-"""Rounding inside the model over rounding of its input, in what it does to gradients."""
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Points to evaluate: times ``t`` on ``pieces`` of the path of examples ``rows``, (K,) each."""
-
-    t: Floats
-    rows: Ints
-    pieces: Ints
-
-    def __len__(self) -> int:
-        return len(self.t)
-
-    def __getitem__(self, index: Ints) -> Nodes:
-        return Nodes(self.t[index], self.rows[index], self.pieces[index])
 
 
 @dataclass(frozen=True)
@@ -150,7 +129,7 @@ class Evaluator:
         slopes, mass = self._slopes(terms)
         if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
             return None
-        self._check_finite(here, values, slopes, gradients)
+        check_finite(self.function.tree.names, here, values, slopes, gradients)
         self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
         return Evaluated(index, values, slopes, terms)
 
@@ -168,7 +147,7 @@ class Evaluator:
     def note(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
         """Check rows of gradient times velocity, or of their means over segments, and write them down for the profile."""
         slopes, mass = self._slopes(terms)
-        self._check_finite(nodes, scores, slopes, ())
+        check_finite(self.function.tree.names, nodes, scores, slopes, ())
         self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
 
     def known(self, nodes: Nodes, scores: Floats, slopes: Floats, mass: Floats) -> None:
@@ -223,7 +202,7 @@ class Evaluator:
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
             with torch.no_grad():
                 scores = self.function.scores(self.points_alone(here), self._rows(here)).double().cpu().numpy()
-            self._check_finite(here, scores, np.zeros(len(here)), ())
+            check_finite(self.function.tree.names, here, scores, np.zeros(len(here)), ())
             return index, scores
 
         out = np.empty(len(nodes))
@@ -255,7 +234,7 @@ class Evaluator:
             values = scores.double().cpu().numpy()
             if self.runner.low and not np.isfinite(values).all():
                 return self._in_full(evaluate, index, here)
-            self._check_finite(here, values, np.zeros(len(here)), ())
+            check_finite(self.function.tree.names, here, values, np.zeros(len(here)), ())
             terms = flat(gradients).to(self.dtype)
             if velocity is None:
                 terms = self.added(terms * flat(velocities))
@@ -351,104 +330,6 @@ class Evaluator:
         for group in np.split(np.arange(len(nodes)), cuts):
             t = torch.as_tensor(nodes.t[group]).to(self.device, self.dtype)
             yield self.pieces[int(nodes.pieces[group[0]])], t, torch.as_tensor(nodes.rows[group], device=self.device)
-
-    def _check_finite(self, nodes: Nodes, scores: Floats, slopes: Floats, gradients: Leaves) -> None:
-        bad = np.flatnonzero(~np.isfinite(scores))
-        if len(bad):
-            where = f"example {nodes.rows[bad[0]]}, t = {nodes.t[bad[0]]:.6g} of the path"
-            raise NonFiniteError(
-                f"the score is {scores[bad[0]]} at {where}; expected a finite number everywhere on the path. Choose a "
-                "baseline within the model's domain, or look for overflow, log of 0 or division by 0 in the model."
-            )
-        bad = np.flatnonzero(~np.isfinite(slopes))
-        if not len(bad):
-            return
-        row = bad[0]
-        for name, leaf in zip(self.function.tree.names, gradients, strict=True):
-            places = (~torch.isfinite(leaf[row])).nonzero()
-            if len(places):
-                place = tuple(places[0].tolist())
-                raise NonFiniteError(
-                    f"the gradient is {leaf[row][place].item()} at feature {place} of x{name}, example {nodes.rows[row]}, t = "
-                    f"{nodes.t[row]:.6g} of the path; expected finite gradients. Square roots, norms and logs at exactly 0 do "
-                    "this: start from a baseline slightly off 0, or add an epsilon inside the model."
-                )
-        raise NonFiniteError(f"gradient times velocity overflows for example {nodes.rows[row]}; scale the input or the score.")
-
-    def noise(self, examples: Ints) -> Floats:
-        """What rounding does to gradient times velocity (L1): three times its change when the point moves by one rounding.
-
-        Measured at two times on the first piece where no kink is likely to be, the larger of the two.
-        """
-        twice = np.repeat(examples, 2)
-        nodes = Nodes(np.tile([0.2871, 0.7129], len(examples)), twice, np.zeros_like(twice))
-        generator = torch.Generator().manual_seed(0)
-
-        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
-            leaves, velocities = self.points(here)
-            moved = []
-            for leaf in leaves:
-                sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
-                moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-            rows, sides = self._rows(here), [leaves, tuple(moved)]
-            if 2 * len(here) <= self.chunks.size:
-                both = tuple(map(torch.cat, zip(*sides, strict=True)))
-                first, second = flat(self.runner(both, rows.repeat(2))[1]).to(self.dtype).chunk(2)
-            else:
-                first, second = (flat(self.runner(side, rows)[1]).to(self.dtype) for side in sides)
-            change = self.added((second - first) * flat(velocities)).abs().sum(1)
-            return index, DEEPER * change.double().cpu().numpy()
-
-        out = np.zeros(len(nodes))
-        for index, change in self._chunked(nodes, evaluate):
-            out[index] = change
-            np.add.at(self.gradients, nodes.rows[index], 2)
-        return np.asarray(out.reshape(-1, 2).max(1))
-
-    def outdated(self, found: Floats, examples: Ints) -> bool:
-        """Whether a recording gives another F(x) than the model itself: the model has changed, and it is forgotten."""
-        if not self.runner.recordings.used:
-            return False
-        alone = self.function.at_input.double().cpu().numpy()[examples]
-        epsilon = max(self.epsilon, COARSE.get(self.runner.way.name, 0.0))
-        if (np.abs(found - alone) <= 4e3 * epsilon * self.function.scale[examples]).all():
-            return False
-        self.runner.recordings.forget()
-        return True
-
-    def check_rows(self, found: Floats, examples: Ints) -> None:
-        """Compare F(x) as found among other rows with F(x) as the user's batch gives it."""
-        alone = self.function.at_input.double().cpu().numpy()[examples]
-        coarse = COARSE.get(self.runner.way.name, 0.0)
-        epsilon = max(self.epsilon, torch.finfo(self.function.at_input.dtype).eps, coarse)
-        slack = float(np.clip(4e3 * epsilon, 1e-6, 0.2)) * self.function.scale[examples]
-        if (np.abs(found - alone) <= slack).all():
-            return
-        again = self.function.again()[examples]
-        i = int(np.argmax(np.abs(again - alone) - slack))
-        if abs(again[i] - alone[i]) > max(slack[i], 100 * epsilon * self._cancelling(examples[i])):
-            raise RandomnessError(
-                f"two identical calls give {alone[i]:.6g} and {again[i]:.6g} for example {examples[i]}; expected the same "
-                "score each time. Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
-            )
-        # Where large terms cancel, their rounding, which changes with the batch, is not small beside the score.
-        bad = np.flatnonzero(np.abs(found - alone) > np.maximum(slack, 100 * self.function.rounding()[examples]))
-        if not len(bad):
-            return
-        i = int(bad[0])
-        raise RowsError(
-            f"example {examples[i]} scores {alone[i]:.6g} in its own batch and {found[i]:.6g} among other rows: rows "
-            "influence each other. Expected one score per row that depends on that row alone (batch statistics and attention "
-            "across the batch break that). Explain one example at a time, or pass batched=False if the whole of x is one "
-            "object, such as a graph."
-        )
-
-    def _cancelling(self, example: int) -> float:
-        """The sum of |x * dF/dx| at the input: where it is large beside F, sums in no fixed order, as on a GPU, show in F."""
-        rows = torch.arange(self.function.examples, device=self.device)  # the user's own batch, as F was found
-        here = tuple(leaf.detach().clone() for leaf in self.function.inputs)
-        _, gradients = self.function.value_and_grad(here, rows)
-        return float((flat(here).detach() * flat(gradients))[example].abs().sum())
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows."""

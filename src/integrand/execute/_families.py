@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._evaluate import Evaluated, Evaluator, Floats, Ints
+from ._evaluate import Evaluated, Evaluator
+from ._nodes import Floats, Ints
 from ._segments import Spanned, Spans
 from ._store import Store
 

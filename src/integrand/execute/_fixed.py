@@ -10,7 +10,9 @@ from ..attribution import CurveCertificate, Status
 from ..errors import NonFiniteError
 from ..quadrature import Rule
 from ..quadrature._panels import spread
-from ._evaluate import Evaluator, Floats, Nodes, has_float64
+from ._checks import check_rows
+from ._evaluate import Evaluator, has_float64
+from ._nodes import Floats, Nodes
 from ._outcome import Outcome
 
 
@@ -83,7 +85,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
             pass  # once more, looking at every node: this raises with the place
         raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
     starts, ends = end_scores(evaluator)
-    evaluator.check_rows(ends[-1], np.arange(examples))
+    check_rows(evaluator, ends[-1], np.arange(examples))
     shares = np.array([piece.weight for piece in evaluator.pieces])
     share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
     residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction

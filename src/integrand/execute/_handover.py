@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ..errors import IntegrandError
 from ._choose import kinks_all_along, pays_from, regions_worth
-from ._evaluate import Evaluator, Floats, Ints
+from ._evaluate import Evaluator
 from ._judge import Step
+from ._nodes import Floats, Ints
 from ._secants import Done, Handed, Secants
 from ._table import Table
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..attribution import Status
 from ..quadrature import romberg
 from ..quadrature._panels import estimate, interpolation, spread
-from ._evaluate import Floats, Ints, Nodes
+from ._nodes import Floats, Ints, Nodes
 from ._table import Table
 
 RULES = ("trapezoid", "simpson")

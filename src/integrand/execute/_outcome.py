@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from ..attribution import ExampleCertificate
-from ._evaluate import Floats, Nodes
+from ._nodes import Floats, Nodes
 
 
 @dataclass(frozen=True)

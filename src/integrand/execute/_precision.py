@@ -25,7 +25,8 @@ from ._record import Recordings
 from ._remember import known_of
 
 if TYPE_CHECKING:
-    from ._evaluate import Evaluator, Floats, Ints, Nodes
+    from ._evaluate import Evaluator
+    from ._nodes import Floats, Ints, Nodes
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
 """``auto``: one of :data:`TRIED` on a GPU, where that pays and keeps the tolerance, as measured; else as the model is."""
@@ -210,7 +211,7 @@ class _Difference:
 
 def _compared(evaluator: Evaluator, name: str) -> _Difference:
     """Evaluate a few nodes of every line in float32 and in a lower precision; all nodes of a line at a time."""
-    from ._evaluate import Nodes
+    from ._nodes import Nodes
 
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
     times = (np.arange(3) + 0.5) / 3 if examples * pieces < FEW_LINES else np.array([0.25, 0.75])

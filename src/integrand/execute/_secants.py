@@ -27,10 +27,11 @@ from ..errors import IntegrandError
 from ..functions._parts import out_of_memory
 from ..quadrature._plan import plan
 from ..quadrature._secants import SPLIT, estimate, features, segments
-from ._evaluate import Evaluator, Floats, Ints
+from ._evaluate import Evaluator
 from ._families import Tree
 from ._fixed import path_ends
 from ._judge import Progressing
+from ._nodes import Floats, Ints
 from ._outcome import relative
 from ._segments import SegmentRunner, Spanned, Spans
 from ._table import Table

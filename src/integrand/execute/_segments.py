@@ -12,7 +12,8 @@ from .._trees import flat
 from ..errors import ModelError
 from ..operations import folded, trace
 from ..secants import SecantProgram
-from ._evaluate import Evaluator, Floats, Ints, Nodes
+from ._evaluate import Evaluator
+from ._nodes import Floats, Ints, Nodes
 
 LONGEST = 4
 """Segments in a row that share their ends; every strand of them costs one forward more than it has segments."""

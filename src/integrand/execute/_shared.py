@@ -26,7 +26,8 @@ from ..functions._layer import LayerCall
 from ..paths import Piece
 
 if TYPE_CHECKING:
-    from ._evaluate import Evaluated, Evaluator, Ints, Nodes
+    from ._evaluate import Evaluated, Evaluator
+    from ._nodes import Ints, Nodes
 
 LOOKED_AT = 512
 """Features of each row, at the most, that tell different rows apart before any two are compared as a whole."""

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._evaluate import Evaluated, Ints
+from ._evaluate import Evaluated
+from ._nodes import Ints
 
 BLOCK_BYTES = 16 << 20
 """Memory that is taken at a time, unless a block of 64 nodes is more."""

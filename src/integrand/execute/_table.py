@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ..quadrature._panels import KAPPA, measure, weighed
-from ._evaluate import Evaluator, Floats, Ints, Nodes, has_float64
+from ._evaluate import Evaluator, has_float64
 from ._memory import BLOCK_BYTES, STORE_BYTES
+from ._nodes import Floats, Ints, Nodes
 from ._store import Store
 
 

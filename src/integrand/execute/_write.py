@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from ..attribution import CurveCertificate, ExampleCertificate, Status
 from ..quadrature import romberg
 from ..quadrature._panels import estimate
-from ._evaluate import Evaluator, Floats, Nodes
+from ._evaluate import Evaluator
 from ._fixed import path_ends
 from ._judge import RULES, Step
+from ._nodes import Floats, Nodes
 from ._outcome import relative
 from ._table import Panels, Table
 

@@ -18,8 +18,9 @@ from ..attribution import Status
 from ..baselines import Baseline, settle_baselines
 from ..errors import ConvergenceWarning, InputError, ModelError, OptionError
 from ..execute import Evaluator
-from ..execute._evaluate import Nodes
+from ..execute._checks import check_rows
 from ..execute._memory import Chunks
+from ..execute._nodes import Nodes
 from ..execute._progress import ProgressOption, Reporter
 from ..functions import Function, Score, Target, build, undisturbed
 from ..functions._layer import Layers
@@ -181,7 +182,7 @@ class _Run:
         times = np.repeat([0.0, 1.0], examples * self.baselines)
         nodes = Nodes(times, np.tile(every, 2 * self.baselines), np.tile(np.repeat(pieces, examples), 2))
         ends = evaluator.scores_at(nodes).reshape(2, self.baselines, examples)
-        evaluator.check_rows(ends[1, 0], every)
+        check_rows(evaluator, ends[1, 0], every)
         found, linear = integrate(Measuring(self.curvature, shares), limits)
         found |= find_kinks(evaluator, rows, shares, linear, limits)
         evaluator.tell(examples, int(evaluator.gradients.sum()))

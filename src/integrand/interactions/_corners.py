@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..execute._evaluate import Floats
+from ..execute._nodes import Floats
 from ._choose import Rows
 from ._rule import slog
 

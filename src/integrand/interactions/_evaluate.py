@@ -13,7 +13,8 @@ from torch import Tensor
 from .._trees import Leaves, flat, unflat
 from ..errors import GradientError, NonFiniteError
 from ..execute import Evaluator
-from ..execute._evaluate import Floats, Ints, Nodes, has_float64
+from ..execute._evaluate import has_float64
+from ..execute._nodes import Floats, Ints, Nodes, check_finite
 from ._choose import Rows
 
 _NOT_TWICE = ("is not implemented", "once_differentiable", "double backward", "not currently supported", "not differentiable")
@@ -83,7 +84,7 @@ class Curvature:
             totals = products.sum(1) if self.summed else self._product(points, gradients, velocity) * velocity
         terms = flat([gradient.detach() for gradient in gradients]).to(self.wide) * velocity
         values = scores.detach().double().cpu().numpy()
-        evaluator._check_finite(here, values, terms.sum(1).double().cpu().numpy(), gradients)
+        check_finite(evaluator.function.tree.names, here, values, terms.sum(1).double().cpu().numpy(), gradients)
         self._check_finite(here, products)
         return Curved(index, values, terms, products, totals)
 

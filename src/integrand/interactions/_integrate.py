@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attribution import Status
-from ..execute._evaluate import Floats
+from ..execute._nodes import Floats
 from ._choose import Rows
 from ._evaluate import Curvature
 from ._panels import Measured, Measuring, Panel

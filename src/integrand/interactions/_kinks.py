@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ..attribution import Status
 from ..execute import Evaluator
-from ..execute._evaluate import Floats, Nodes
+from ..execute._checks import noise
+from ..execute._nodes import Floats, Nodes
 from ._choose import Rows
 from ._integrate import Found, Limits
 from ._rule import log_integral, slog
@@ -111,7 +112,7 @@ def find_kinks(evaluator: Evaluator, rows: Rows, shares: Floats, examples: list[
     """The matrices of examples whose scores are piecewise linear between the baselines and the input."""
     if not examples:
         return {}
-    scores, gradients = evaluator.function.rounding(), evaluator.noise(np.array(examples))
+    scores, gradients = evaluator.function.rounding(), noise(evaluator, np.array(examples))
     pairs = zip(examples, gradients.tolist(), strict=True)
     rounding = {e: Rounding(evaluator.epsilon, float(scores[e]), noise) for e, noise in pairs}
     hidden = _curved(evaluator, rounding)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..execute._evaluate import Floats, Nodes
+from ..execute._nodes import Floats, Nodes
 from ._corners import FINEST, FINEST_ROUNDINGS, STUBBORN, Corners, Profile, corners
 from ._evaluate import Curvature
 from ._rule import NODES, panel_rule, slog_between

@@ -20,8 +20,9 @@ from ..attribution import Attribution, Certificate, Promise, Status, group_sums
 from ..baselines import Baseline, settle_baselines
 from ..errors import NonFiniteError
 from ..execute import Evaluator
-from ..execute._evaluate import Nodes
+from ..execute._checks import check_rows
 from ..execute._memory import Chunks
+from ..execute._nodes import Nodes
 from ..execute._progress import ProgressOption, Reporter
 from ..functions import Function, Score, Target, build, undisturbed
 from ..functions._layer import Layers
@@ -256,7 +257,7 @@ class Problem:
         pieces = np.repeat([*range(len(self.starts)), 0], self.examples)
         at = np.repeat([0.0] * len(self.starts) + [1.0], self.examples)
         scores = evaluator.scores_at(Nodes(at, rows, pieces)).reshape(len(self.starts) + 1, self.examples)
-        evaluator.check_rows(scores[-1], examples)
+        check_rows(evaluator, scores[-1], examples)
         return self.function.at_input.double().cpu().numpy(), scores[:-1].mean(0)
 
     def _shaped(self, rows: Tensor, grouped: bool) -> Tensors:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..attribution import Attribution, Promise, promised
 from ..execute import Evaluator
-from ..execute._evaluate import Nodes
+from ..execute._nodes import Nodes
 from ._base import MOST_POINTS, Found, Method, Problem
 from ._sampling import Sampled, as_array, because, blocks, check_counts, check_numbers, sample_until
 

@@ -1,0 +1,33 @@
+"""How large waves are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._evaluate import Evaluator
+
+FREE = 136
+"""Rows that a GPU runs in hardly more time than one."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a wave goes before it is judged.
+
+    Attributes:
+        first: how many times a path is halved at first.
+        deepest: how many times a panel is halved at the most, as far as the plan says so.
+        aim: what plans aim for, over the tolerance: a little below, so that the last wave is not missed by a hair.
+    """
+
+    first: int
+    deepest: int
+    aim: float
+
+    @staticmethod
+    def of(evaluator: Evaluator) -> Pace:
+        """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
+        if evaluator.device.type == "cpu":
+            return Pace(1, 1, 0.99)
+        lines = evaluator.function.examples * len(evaluator.pieces)
+        return Pace(2 if 17 * lines <= FREE else 1, 3, 0.97)
