@@ -26,6 +26,7 @@ from ..attribution import ExampleCertificate, Status
 from ..quadrature._panels import SPLIT
 from ..quadrature._plan import playthrough
 from ._checks import check_rows, noise, outdated
+from ._choose import kinked
 from ._evaluate import Evaluator
 from ._fixed import end_scores
 from ._handover import Handover
@@ -250,7 +251,7 @@ class Adaptive:
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
         chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
-        deepest = self.pace.deepest if one.waves else 1  # two panels are little to plan by
+        deepest = self.pace.depth(one.waves, kinked=rule == "trapezoid" and kinked(panels))
         depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)

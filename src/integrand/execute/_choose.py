@@ -64,10 +64,11 @@ def kinks_all_along(one: Progressing, verdict: Verdict, panels: Panels, row_byte
     """
     if row_bytes < WORTH or not LOOKS[0] <= one.waves <= LOOKS[1] or verdict.rule == "Romberg":
         return False
-    return _kinked(panels)
+    return kinked(panels)
 
 
-def _kinked(panels: Panels) -> bool:
+def kinked(panels: Panels) -> bool:
+    """Whether gradients have kinks everywhere, by how Simpson's rule fares beside the trapezoid rule."""
     return bool(panels.simpson.sum() > KINKED * panels.trapezoid.sum())
 
 
@@ -82,7 +83,7 @@ def regions_worth(evaluator: Evaluator, tol: float, limit: int, one: Progressing
         verdict: the last of it.
         panels: its panels.
     """
-    if one.waves != EXACT_LOOK or not _kinked(panels):
+    if one.waves != EXACT_LOOK or not kinked(panels):
         return 0
     lines, spent = len(evaluator.pieces), int(evaluator.gradients[one.example])
     goal = max(tol * verdict.size, one.floor)

@@ -19,6 +19,9 @@ CACHE_BYTES = 4 << 20
 """On a CPU, chunks beyond this fall out of the caches and are slower, not faster; but eight rows always pay. There a run starts
 from, until it knows better (:mod:`._tune`)."""
 
+SMALL_BYTES, MANY = 1 << 20, 32
+"""Models that save no more than this for a row are run with at least so many: most of their time passes between operations."""
+
 FIRST_BYTES = 1 << 18
 """Inputs in the first chunk, on which the rest is measured."""
 
@@ -110,7 +113,8 @@ class Chunks:
         if self.settled:
             return
         self.settled = True
-        wanted = max(self.few, CACHE_BYTES // self.each)
+        few = self.few if self.each > SMALL_BYTES else MANY
+        wanted = max(few, CACHE_BYTES // self.each)
         self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
         if self.few < MOST_ROWS:
             self.tuning = Tuning(Setting(self.size), self._most(), self.layouts)

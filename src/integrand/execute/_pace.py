@@ -16,7 +16,7 @@ class Pace:
 
     Attributes:
         first: how many times a path is halved at first.
-        deepest: how many times a panel is halved at the most, as far as the plan says so.
+        deepest: how many times a panel is halved at the most, where a wave costs more than its nodes and the plan says so.
         aim: what plans aim for, over the tolerance: a little below, so that the last wave is not missed by a hair.
     """
 
@@ -31,3 +31,10 @@ class Pace:
             return Pace(1, 1, 0.99)
         lines = evaluator.function.examples * len(evaluator.pieces)
         return Pace(2 if 17 * lines <= FREE else 1, 3, 0.97)
+
+    def depth(self, waves: int, *, kinked: bool) -> int:
+        """How many times a panel may be halved after so many waves.
+
+        Two panels are little to plan by, and where gradients turn out smooth the plan was for far too many.
+        """
+        return self.deepest if waves and kinked else 1

@@ -1,0 +1,106 @@
+"""Fewer and larger waves, as on a GPU: the same answers, at hardly more gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import integrand as ig
+from integrand.execute import _adaptive
+from integrand.execute._pace import Pace
+from tests.problems import Problem, cases
+
+GPU = Pace(2, 3, 0.97)
+PROBLEMS = [p for p in cases((torch.float64,)) if p.kind in ("polynomial", "smooth", "kinked", "needle")]
+
+
+def deep(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(30, 80), nn.ReLU(), nn.Linear(80, 80), nn.ReLU(), nn.Linear(80, 2)).eval()
+
+
+def waves(monkeypatch: pytest.MonkeyPatch, pace: Pace) -> list[int]:
+    """Runs take this pace from now on; the number of panels after each of their waves."""
+    seen: list[int] = []
+    judge = _adaptive.Adaptive._judge_all
+
+    def counted(self: _adaptive.Adaptive) -> tuple[np.ndarray, np.ndarray]:
+        seen.append(len(self.table.panels))
+        return judge(self)
+
+    monkeypatch.setattr(_adaptive.Adaptive, "_judge_all", counted)
+    monkeypatch.setattr(Pace, "of", staticmethod(lambda evaluator: pace))
+    return seen
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_larger_waves_are_as_right(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    waves(monkeypatch, GPU)
+    result = ig.integrated_gradients(problem.function, problem.x, problem.baseline, tol=0.01)
+    assert result.certificate.converged
+    assert isinstance(result.values, Tensor)
+    assert problem.error(result.values) <= result.certificate.error + 1e-12
+
+
+def test_a_kinked_network_takes_fewer_waves_and_hardly_more_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handover to linear regions is off: sampling is what is looked at."""
+    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+    spent: dict[int, list[int]] = {1: [], 3: []}
+    for seed in range(4):
+        x = 3 * torch.randn(2, 30, generator=torch.Generator().manual_seed(seed))
+        found = {}
+        for deepest in (1, 3):
+            with pytest.MonkeyPatch.context() as patch:
+                seen = waves(patch, Pace(2, deepest, 0.97))
+                found[deepest] = ig.integrated_gradients(deep(seed), x, target=0, tol=0.01)
+                spent[deepest] += [len(seen), found[deepest].certificate.gradients]
+        assert found[3].certificate.converged
+        first, second = (found[k].values for k in (1, 3))
+        assert isinstance(first, Tensor)
+        assert isinstance(second, Tensor)
+        assert ((first - second).abs().sum(1) <= 0.02 * first.abs().sum(1)).all()
+    assert sum(spent[3][::2]) < sum(spent[1][::2])
+    assert sum(spent[3][1::2]) <= 1.2 * sum(spent[1][1::2])
+
+
+def test_smooth_networks_are_not_planned_far_ahead() -> None:
+    assert GPU.depth(1, kinked=False) == GPU.depth(0, kinked=True) == 1
+    assert GPU.depth(1, kinked=True) == 3
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, 2), (8, 2), (9, 1), (64, 1)])
+def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, first: int) -> None:
+    class Somewhere:
+        device = torch.device("cuda")
+        pieces = (None,)
+
+        class function:
+            examples = count
+
+    assert Pace.of(Somewhere()).first == first  # type: ignore[arg-type]
+    Somewhere.device = torch.device("cpu")
+    assert Pace.of(Somewhere()) == Pace(1, 1, 0.99)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", [None, 100_000])
+def test_panels_that_were_let_go_are_halved_several_times_too(memory: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    waves(monkeypatch, GPU)
+    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+    x = 3 * torch.randn(2, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    result = ig.integrated_gradients(deep(5).double(), x, target=0, tol=0.003, memory=memory)
+    ample = ig.integrated_gradients(deep(5).double(), x, target=0, tol=0.003)
+    assert result.certificate.converged
+    torch.testing.assert_close(result.values, ample.values, rtol=0.01, atol=0.01 * float(ample.values.abs().max()))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("budget", [17, 30, 64, 200])
+def test_the_budget_holds(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    waves(monkeypatch, GPU)
+    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+    x = 3 * torch.randn(1, 30, generator=torch.Generator().manual_seed(5))
+    with pytest.warns(ig.errors.ConvergenceWarning):
+        result = ig.integrated_gradients(deep(5), x, target=0, tol=1e-5, max_evaluations=budget)
+    # The first wave, its witness and the two times two gradients by which rounding is measured come in any case.
+    assert result.certificate.gradients <= max(budget, 17 + 1 + 4)
