@@ -173,7 +173,7 @@ class Judge:
         for piece in range(self.table.pieces):
             for part in np.array_split(np.arange(nodes.shape[2]), -(-nodes.shape[2] // 32)):
                 terms = store.rows(nodes[:, piece, part]).to(columns.dtype)
-                total += share[piece] * torch.einsum("rk,ekd->erd", columns[:, torch.as_tensor(part)], terms)
+                total += share[piece] * torch.matmul(columns[:, torch.as_tensor(part)], terms)
         given = (store.slopes[nodes] @ weights) @ self.shares
         rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
         errors = (total[:, 1].abs().sum(-1) * spread(total[:, 1])).cpu().numpy()
@@ -212,7 +212,7 @@ class Judge:
 
         def compare(which: Ints, terms: Tensor) -> None:
             nodes = table.store.rows(panels.slots[index[which]]).double()
-            expected = torch.einsum("pkd,prk->prd", nodes, torch.as_tensor(weights[which], device=table.device))
+            expected = torch.bmm(torch.as_tensor(weights[which], device=table.device), nodes)
             off = (terms.to(table.device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
             np.add.at(missed, rows[which], off * panels.width[index[which]] / 4 * self.shares[piece[which]])
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..functions._parts import smaller
 from ._tune import Setting, Tuning
 
-CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
+CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
 """Saved activations per chunk, at the most; and no more than an eighth of a GPU's memory."""
 
 CACHE_BYTES = 4 << 20

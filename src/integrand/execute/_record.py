@@ -188,11 +188,11 @@ class Recordings:
         """A recording for these rows, made now if their size has come up often enough; None to run without."""
         size = None if self._notes is None else size_for(len(rows))
         key = None if size is None else _signature(self.function, way, size)
-        if self._notes is None or size is None or key is None or not self._small(size):
+        if self._notes is None or size is None or key is None:
             return None
         if key not in self._notes["recordings"]:
             uses = self._notes["uses"][key] = self._notes["uses"].get(key, 0) + 1
-            if uses <= USES:
+            if uses <= USES or not self._small(size):
                 return None
             self._notes["recordings"][key] = self._made(leaves, rows, size)
         found: Recording | None = self._notes["recordings"][key]

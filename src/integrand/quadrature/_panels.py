@@ -76,8 +76,8 @@ def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: t
     """
     wide = nodes.to(dtype)
     scale = torch.as_tensor(widths, dtype=dtype, device=nodes.device)
-    weights = torch.as_tensor(WEIGHTS, dtype=dtype, device=nodes.device)
-    sums = torch.einsum("pkd,kr->prd", wide, weights) * scale[:, None, None]
+    weights = torch.as_tensor(WEIGHTS.T, dtype=dtype, device=nodes.device)
+    sums = torch.bmm(weights * scale[:, None, None], wide)  # of all ways to write this the fastest, on a CPU and on a GPU
     norms = sums[:, 1::2].abs().sum(2).double().cpu().numpy()
     rise = scores[:, 4] - scores[:, 0]
     given = slopes @ WEIGHTS * widths[:, None]
@@ -89,8 +89,8 @@ def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: t
     maybe &= (simpson > 0.2 * trapezoid) & (trapezoid > 0)
     if maybe.any():
         index = np.flatnonzero(maybe)
-        columns = torch.as_tensor(np.stack([fine, fine - rough], 2)[index], dtype=dtype, device=nodes.device)
-        both = torch.einsum("pkd,pkr->prd", wide[index], columns)
+        columns = torch.as_tensor(np.stack([fine, fine - rough], 1)[index], dtype=dtype, device=nodes.device)
+        both = torch.bmm(columns, wide[index])
         change = both[:, 1].abs().sum(1).double().cpu().numpy()
         good = change <= KINK * trapezoid[index]
         index = index[good]
@@ -116,7 +116,7 @@ def weighed(nodes: Tensor, weights: Array, widths: Array, dtype: torch.dtype) ->
     columns[:, :, 0], columns[:, :, 2] = weights[:, 0], weights[:, 1]
     kink = (weights[:, 0] == weights[:, 1]).all(1)
     columns[kink, :, 3] = columns[kink, :, 1]
-    return torch.einsum("pkd,pkr->prd", nodes.to(dtype), torch.as_tensor(columns, dtype=dtype, device=nodes.device))
+    return torch.bmm(torch.as_tensor(columns.swapaxes(1, 2), dtype=dtype, device=nodes.device), nodes.to(dtype))
 
 
 def _kink_weights(
