@@ -117,6 +117,8 @@ class Contest:
         facts = {"case": self.case.name, "weights": self.case.weights, "reference": known, "operations": self.operations}
         row = self.results.row(self.key, batch, tol, **facts)
         case = self.case.rows(batch)
+        measure.release(self.device)
+        before = measure.kept(self.device)
         ready = {who: self._prepare(case, tol, who) for who in group if who not in row["who"]}
         row["who"] |= {who: one.entry for who, one in ready.items()}
         runs = {who: one for who, one in ready.items() if one.first is not None}
@@ -129,6 +131,9 @@ class Contest:
         )
         for who, cost in costs.items():
             row["who"][who] |= {"seconds": cost.seconds * runs[who].scale, **self._peak(cost, runs[who].task)}
+            if who == MINE and "peak" in row["who"][who]:
+                held = max(0.0, measure.kept(self.device) - before)
+                row["who"][who] |= {"peak": row["who"][who]["peak"] + held, "kept": held}
         return bool(ready)
 
     def _peak(self, cost: Cost, task: Task | None) -> dict[str, Any]:

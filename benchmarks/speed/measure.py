@@ -64,6 +64,14 @@ def timed(runs: dict[str, Run], first: dict[str, Cost], device: torch.device, ro
     }
 
 
+def kept(device: torch.device) -> float:
+    """Bytes that recordings hold on to on a GPU between runs, which no peak of a run shows."""
+    if device.type != "cuda":
+        return 0.0
+    segments = torch.cuda.memory_snapshot()
+    return float(sum(one["total_size"] for one in segments if tuple(one.get("segment_pool_id", (0, 0))) != (0, 0)))
+
+
 def release(device: torch.device) -> None:
     """Give back the memory that nobody uses."""
     gc.collect()
