@@ -17,6 +17,8 @@ followed. Those that come back are sampled to the end.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -318,5 +320,20 @@ def integrate_to_tolerance(
         precision: what to run the model in, see :func:`settle`.
     """
     settle(evaluator, precision, tol)
-    asked = precision != "auto"
-    return Adaptive(evaluator, tol, max_evaluations, memory, handover=handover, asked=asked).run()
+    run = Adaptive(evaluator, tol, max_evaluations, memory, handover=handover, asked=precision != "auto")
+    beside = run.table.device.type == "cpu" and evaluator.device.type != "cpu"
+    with _alone(beside):
+        return run.run()
+
+
+@contextmanager
+def _alone(wanted: bool) -> Iterator[None]:
+    """Let one thread do what is left for the CPU beside a GPU: it is little, and many would wait for each other."""
+    threads = torch.get_num_threads()
+    try:
+        if wanted:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        if wanted:
+            torch.set_num_threads(threads)

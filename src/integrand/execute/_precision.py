@@ -128,7 +128,8 @@ class Runner:
         recording = self.recordings.find(self.way, leaves, rows)
         if recording is not None:
             return recording.replay(self.function, leaves, rows)
-        return self.run(self.function, leaves, rows)
+        with self.recordings.watching():
+            return self.run(self.function, leaves, rows)
 
     def run(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """The same for a function of this kind, operation by operation."""

@@ -1,14 +1,16 @@
 """Recordings of a chunk's work on a GPU (CUDA graphs), replayed for other inputs of the same model.
 
 A forward and backward pass of a few rows takes a GPU less time than it takes Python to ask for it, operation by operation. A
-recording is asked for at once. It is made of chunks of a size that came up before, kept with the model (:mod:`._remember`), and
-used for as long as nothing about the model has changed that can be seen; what cannot be seen shows in F(x), which every run
-finds without a recording first.
+recording is asked for at once. It is made of chunks of a size that came up before and kept the GPU waiting, stays with the
+model (:mod:`._remember`), and is used for as long as nothing about the model has changed that can be seen; what cannot be seen
+shows in F(x), which every run finds without a recording first.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +30,9 @@ SIZES = (4, 10, 18, 24, 32, 48, 64)
 
 USES = 2
 """Chunks of a size that ran without a recording before one is made of it: it takes as long as several."""
+
+WAITS = 0.7
+"""The share of a chunk's time that asking for it takes, from which on a recording is worth it; below, the GPU is busy."""
 
 BYTES, SHARE = 2 << 30, 32
 """What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
@@ -176,6 +181,7 @@ class Recordings:
     def __init__(self, function: Function, run: Run, *, allowed: bool = True) -> None:
         self.function, self.run = function, run
         self.used = False
+        self._candidate: Any = None
         self._notes: dict[Any, Any] | None = None
         if allowed and fit(function):
             marks, notes = _fingerprint(function.call.model), known(function.call.model)
@@ -186,6 +192,7 @@ class Recordings:
 
     def find(self, way: object, leaves: Leaves, rows: Tensor) -> Recording | None:
         """A recording for these rows, made now if their size has come up often enough; None to run without."""
+        self._candidate = None
         size = None if self._notes is None else size_for(len(rows))
         key = None if size is None else _signature(self.function, way, size)
         if self._notes is None or size is None or key is None:
@@ -193,11 +200,25 @@ class Recordings:
         if key not in self._notes["recordings"]:
             uses = self._notes["uses"][key] = self._notes["uses"].get(key, 0) + 1
             if uses <= USES or not self._small(size):
+                self._candidate = key
                 return None
             self._notes["recordings"][key] = self._made(leaves, rows, size)
         found: Recording | None = self._notes["recordings"][key]
         self.used |= found is not None
         return found
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Run rows that :meth:`find` had no recording for, and see whether one would be of use."""
+        if self._notes is None or self._candidate is None:
+            yield
+            return
+        start = time.perf_counter()
+        yield
+        asked = time.perf_counter() - start
+        torch.cuda.synchronize(self.function.inputs[0].device)
+        if asked < WAITS * (time.perf_counter() - start):
+            self._notes["recordings"][self._candidate] = None
 
     def forget(self) -> None:
         """Do without: what was recorded is not what the model does."""
