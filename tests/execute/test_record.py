@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -27,16 +26,29 @@ class Net(nn.Module):
         return out
 
 
+class Clock:
+    """Time that passes only when told."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+CLOCK = Clock()
+
+
 class Fake:
-    """Stands for a GPU: recordings are made of nothing, and replayed by running the function."""
+    """Stands for a GPU: recordings are made of nothing, and it takes so long after it was asked."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.made: list[int] = []
         self.waits = 0.0
+        patch.setattr(_record, "time", CLOCK)
         patch.setattr(_record, "fit", lambda function: True)
         patch.setattr(Recordings, "_small", lambda *_: True)
         patch.setattr(Recordings, "_made", self.make)
-        patch.setattr(torch.cuda, "synchronize", lambda *_: time.sleep(self.waits))
+        patch.setattr(torch.cuda, "synchronize", lambda *_: setattr(CLOCK, "now", CLOCK.now + self.waits))
 
     def make(self, leaves: tuple[Tensor, ...], rows: Tensor, size: int) -> object:
         self.made.append(size)
@@ -58,7 +70,7 @@ def uses(made_of: Function, rows: int = 5, way: Way | None = None) -> object:
     label = torch.zeros(rows, dtype=torch.int64)
     found = recordings.find(way or Way(), (torch.zeros(rows, 6),), label)
     with recordings.watching():
-        time.sleep(0.003)
+        CLOCK.now += 1.0  # what Python takes to ask
     return found
 
 
@@ -73,7 +85,7 @@ def test_a_recording_is_made_of_what_came_up_before(gpu: Fake) -> None:
 
 
 def test_none_is_made_where_the_gpu_is_busy_anyway(gpu: Fake) -> None:
-    gpu.waits = 0.01
+    gpu.waits = 1.0
     model = Net()
     assert [uses(function(model)) for _ in range(USES + 3)] == [None] * (USES + 3)
     assert not gpu.made
