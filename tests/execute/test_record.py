@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -138,6 +141,19 @@ def test_recordings_go_with_the_model(gpu: Fake) -> None:
     assert recordings.find(Way(), (torch.zeros(5, 6),), torch.zeros(5, dtype=torch.int64)) is None
 
 
+def test_nothing_keeps_a_model_alive() -> None:
+    """Neither what is remembered of it nor a recording, which holds tensors and no function."""
+    kinds = {field.type for field in fields(Recording)}
+    assert kinds == {"torch.cuda.CUDAGraph", "tuple[Tensor, ...]", "Leaves", "Tensor"}
+    model = Net()
+    ig.integrated_gradients(model, torch.ones(2, 6), target=1)
+    assert known(model)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
 def test_a_model_that_changed_unseen_is_noticed_by_its_score(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recording that gives another F(x) than the model is dropped, and all starts again without it."""
     Fake(monkeypatch)
@@ -183,4 +199,3 @@ def test_a_recorded_function_picks_the_same_scores() -> None:
 def test_sizes() -> None:
     assert [size_for(rows) for rows in (1, 4, 5, 17, 64, 65)] == [4, 4, 10, 18, 64, None]
     assert list(SIZES) == sorted(SIZES)
-    assert Recording.__dataclass_fields__.keys() >= {"graph", "function", "leaves", "rows", "scores", "gradients"}

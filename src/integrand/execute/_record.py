@@ -56,19 +56,19 @@ def fit(function: Function) -> bool:
 
 @dataclass(frozen=True)
 class Recording:
-    """One chunk's work.
+    """One chunk's work. It does not hold the model, which it is kept with: neither would ever go.
 
     Attributes:
         graph: what to replay.
-        function: the function with inputs of its own, whose values are replaced before a replay.
-        leaves: its points, (rows, ...).
+        given: what a call gives besides points, arguments and targets, whose values are replaced before a replay.
+        leaves: the points, (rows, ...).
         rows: which examples they belong to, (rows,).
         scores: what comes out, (rows,).
         gradients: likewise, (rows, ...).
     """
 
     graph: torch.cuda.CUDAGraph
-    function: Function
+    given: tuple[Tensor, ...]
     leaves: Leaves
     rows: Tensor
     scores: Tensor
@@ -89,12 +89,12 @@ class Recording:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
-        return Recording(graph, own, points, labels, scores, gradients)
+        return Recording(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
     def replay(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """The same with other values."""
         count = len(rows)
-        for mine, yours in zip(_tensors(self.function), _tensors(function), strict=True):
+        for mine, yours in zip(self.given, _tensors(function), strict=True):
             mine.copy_(yours)
         _fill(self.leaves, self.rows, leaves, rows)
         self.graph.replay()
