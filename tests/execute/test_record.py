@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from integrand.execute import _record
 from integrand.execute._precision import Way
 from integrand.execute._record import SIZES, USES, Recording, Recordings, size_for
 from integrand.execute._remember import known, known_of
-from integrand.functions import Function, build
+from integrand.functions import Function, ReadOut, build
 
 
 class Net(nn.Module):
@@ -176,6 +177,29 @@ def test_nothing_is_recorded_on_a_cpu() -> None:
         ig.integrated_gradients(model, torch.ones(2, 6), target=1)
     assert not known(model).get("recordings")
     assert known_of(function(model))["bytes"] > 0
+
+
+def test_what_a_recording_cannot_hold_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere:
+        """A function that seems to be on a GPU."""
+
+        def __init__(self, made_of: Function) -> None:
+            self.made_of = made_of
+            self.inputs = (SimpleNamespace(device=torch.device("cuda")),)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.made_of, name)
+
+    def fits(**options: Any) -> bool:
+        return _record.fit(Elsewhere(function(Net(), **options)))  # type: ignore[arg-type]
+
+    assert fits()
+    assert not fits(target=lambda out: out[:, 0])
+    assert not fits(target=ReadOut(lambda out, rows: out * 2, 1))
+    assert not fits(layer="inner")
+    assert not _record.fit(function(Net()))  # on a CPU
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    assert not fits()
 
 
 def test_rows_are_written_to_the_front_and_the_rest_is_filled() -> None:

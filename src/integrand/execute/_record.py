@@ -49,7 +49,8 @@ def fit(function: Function) -> bool:
     """Whether recordings can stand for a function: batches on a GPU, nothing of the user's own between model and score."""
     if function.inputs[0].device.type != "cuda" or not function.batched or function.layered:
         return False
-    if type(function.run) is not Call or function.run.copies or function.scorer.function is not None:
+    call, scorer = function.run, function.scorer
+    if type(call) is not Call or call.copies or scorer.function is not None or scorer.read is not None:
         return False
     return not torch.is_autocast_enabled("cuda") and not torch.is_anomaly_enabled()
 
