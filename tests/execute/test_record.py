@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.execute import _record
+from integrand.execute._memory import Chunks
 from integrand.execute._precision import Way
 from integrand.execute._record import SIZES, USES, Recording, Recordings, size_for
 from integrand.execute._remember import known, known_of
@@ -140,6 +141,16 @@ def test_recordings_go_with_the_model(gpu: Fake) -> None:
     recordings.forget()
     assert not known(model)["recordings"]
     assert recordings.find(Way(), (torch.zeros(5, 6),), torch.zeros(5, dtype=torch.int64)) is None
+
+
+def test_recordings_are_let_go_where_memory_runs_out(gpu: Fake) -> None:
+    model = Net()
+    for _ in range(USES + 1):
+        uses(function(model))
+    assert known(model)["recordings"]
+    with pytest.warns(ig.errors.MemoryBackoffWarning):
+        Chunks.start(torch.device("cpu"), rows=8, memory=None).shrink(8, MemoryError())
+    assert not known(model)["recordings"]
 
 
 def test_nothing_keeps_a_model_alive() -> None:

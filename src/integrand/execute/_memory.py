@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functions._parts import smaller
+from ._remember import release
 from ._tune import Setting, Tuning
 
 CHUNK_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
@@ -153,5 +154,6 @@ class Chunks:
 
     def shrink(self, tried: int, error: BaseException) -> None:
         """Halve after running out of memory; give up at one row."""
+        release()
         self.size = smaller(tried, error)
         self.settled, self.tuning = True, None

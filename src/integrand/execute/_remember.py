@@ -25,6 +25,12 @@ def known(model: object) -> dict[Any, Any]:
         return {}
 
 
+def release() -> None:
+    """Let go of all recordings, which hold memory: some of it is needed."""
+    for notes in list(_KNOWN.values()):
+        notes.get("recordings", {}).clear()
+
+
 def known_of(function: Function) -> dict[Any, Any]:
     """Notes about a function's model at inputs of this shape and kind."""
     shapes = tuple((tuple(leaf.shape[1:]), leaf.dtype, leaf.device) for leaf in function.inputs)
