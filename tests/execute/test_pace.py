@@ -70,11 +70,14 @@ def test_smooth_networks_are_not_planned_far_ahead() -> None:
     assert GPU.depth(1, kinked=True) == 3
 
 
-@pytest.mark.parametrize(("count", "first"), [(1, 2), (8, 2), (9, 1), (64, 1)])
-def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, first: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "size", "first"), [(1, 10**5, 2), (8, 10**5, 2), (9, 10**5, 1), (64, 10**5, 1), (64, 10**3, 2), (1000, 10**3, 1)]
+)
+def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, first: int) -> None:
     class Somewhere:
         device = torch.device("cuda")
         pieces = (None,)
+        features = size
 
         class function:
             examples = count

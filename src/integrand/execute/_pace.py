@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._evaluate import Evaluator
+from ._table import SMALL
 
-FREE = 136
-"""Rows that a GPU runs in hardly more time than one."""
+FREE, FREE_SMALL = 136, 4352
+"""Rows that a GPU runs in hardly more time than one; and those of networks with few features, which are small mostly."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Pace:
         if evaluator.device.type == "cpu":
             return Pace(1, 1, 0.99)
         lines = evaluator.function.examples * len(evaluator.pieces)
-        return Pace(2 if 17 * lines <= FREE else 1, 3, 0.97)
+        free = FREE if evaluator.features > SMALL else FREE_SMALL
+        return Pace(2 if 17 * lines <= free else 1, 3, 0.97)
 
     def depth(self, waves: int, *, kinked: bool) -> int:
         """How many times a panel may be halved after so many waves.
