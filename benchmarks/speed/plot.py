@@ -50,6 +50,7 @@ def _figure(rows: list[Row], field: str, unit: float, label: str) -> Any:
             some = sorted((row for row in rows if (row["key"], row["batch"]) == (key, batch)), key=lambda row: row["tol"] or 0)
             handles |= _panel(panel, some, field, unit)
             of = "one input" if batch == 1 else f"a batch of {batch}"
+            panel.set_visible(bool(some))
             panel.set_title(f"{some[0]['case']} ({some[0]['weights']} weights), {of}" if some else key, fontsize=10, loc="left")
         axes[0].set_ylabel(label)
     for panel in panels[-1]:
