@@ -187,3 +187,31 @@ def test_ways_put_switches_back() -> None:
         assert torch.backends.cudnn.allow_tf32
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
     assert _adaptive.Way is Way
+
+
+def test_what_is_the_same_all_along_the_path_is_made_up_for() -> None:
+    """A linear model: rounded weights are off by the same everywhere, nothing varies, and the correction is all there is."""
+    torch.manual_seed(0)
+    model = nn.Linear(50, 1).eval()
+    x = torch.randn(2, 50)
+    exact = (model.weight * x).detach()
+    result = ig.integrated_gradients(model, x, tol=1e-3, precision="bfloat16")
+    assert isinstance(result.values, Tensor)
+    for one, error in zip(
+        result.certificate, ((result.values - exact).abs().sum(1) / exact.abs().sum(1)).tolist(), strict=True
+    ):
+        assert one.precision == "bfloat16"
+        assert error <= max(one.error, 1e-6)
+
+
+def test_an_overflow_at_a_checked_node_leaves_numbers() -> None:
+    def score(x: Tensor) -> Tensor:
+        wide = torch.nn.functional.linear(x, torch.full((1, 48), 1.0))
+        return (wide * wide).squeeze(1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = ig.integrated_gradients(score, torch.full((1, 48), 5000.0), tol=0.05, precision="float16")
+    assert isinstance(result.values, Tensor)
+    assert result.values.isfinite().all()
+    torch.testing.assert_close(result.values.sum(), torch.tensor(48.0 * 48 * 5000**2), rtol=0.05, atol=0)

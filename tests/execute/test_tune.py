@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+import integrand as ig
+from integrand.execute import _tune
+from integrand.execute._remember import known
 from integrand.execute._tune import LEAST_SECONDS, TRIALS, Setting, Tuning
 
 
@@ -72,3 +77,27 @@ def test_what_is_too_short_to_measure_changes_nothing() -> None:
         tuning.took(LEAST_SECONDS / 2)
     assert tuning.now == Setting(8)
     assert not tuning.seconds
+
+
+def test_a_model_that_does_not_take_channels_last_is_left_with_them_first() -> None:
+    """``view`` after a convolution: the trial fails, and is neither the user's error nor remembered."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8 * 32 * 32, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(torch.tanh(self.conv(x)).view(x.size(0), -1))
+            return out
+
+    torch.manual_seed(0)
+    model, x = Net().eval(), torch.randn(4, 3, 32, 32)
+    plain = ig.integrated_gradients(model, x, target=1, tol=0.01, chunk=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tune, "LEAST_SECONDS", 0.0)
+        for _ in range(3):
+            found = ig.integrated_gradients(model, x, target=1, tol=0.01)
+            torch.testing.assert_close(found.values, plain.values, rtol=1e-3, atol=1e-6)
+    (notes,) = [one for one in known(model).values() if isinstance(one, dict) and "tuning" in one]
+    assert not notes["tuning"].now.last

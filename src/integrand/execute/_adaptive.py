@@ -36,7 +36,7 @@ from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
 from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
 from ._pace import Pace
-from ._precision import COARSE, Precision, Way, settle
+from ._precision import COARSE, Precision, Way, settle, settle_again
 from ._table import Table
 from ._write import Writer
 
@@ -138,6 +138,7 @@ class Adaptive:
             self.end_scores[side, line // self.examples, line % self.examples] = scores[panels.slots[index, node]]
         if outdated(self.evaluator, self.end_scores[1, -1, fresh], fresh):
             self._again()
+            settle_again(self.evaluator, self.tol)
             return
         check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
         if self.evaluator.runner.low:

@@ -57,6 +57,21 @@ def outdated(evaluator: Evaluator, found: Floats, examples: Ints) -> bool:
     return True
 
 
+def outdated_along(evaluator: Evaluator) -> bool:
+    """The same where F(x) itself was not among the nodes: at the first and at the last node of each example."""
+    seen = evaluator.profile() if evaluator.runner.recordings.used else None
+    if seen is None:
+        return False
+    new = np.flatnonzero(np.diff(seen.example)) + 1
+    ends = np.r_[0, new, new - 1, len(seen) - 1]
+    rows = seen.example[ends]
+    alone = evaluator.scores_at(Nodes(seen.t[ends], rows, seen.piece[ends]))
+    if (np.abs(seen.score[ends] - alone) <= _slack(evaluator, rows)).all():
+        return False
+    evaluator.runner.recordings.forget()
+    return True
+
+
 def _slack(evaluator: Evaluator, examples: Ints) -> Floats:
     """By how much F may differ between batches, as far as rounding goes, (examples,)."""
     epsilon = max(evaluator.epsilon, torch.finfo(evaluator.function.at_input.dtype).eps)

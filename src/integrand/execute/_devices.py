@@ -86,8 +86,10 @@ def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None) -> Itera
         began = time.perf_counter()
         try:
             done = run(here)
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:
             if not out_of_memory(error):
+                if chunks.refuse_last():
+                    continue
                 raise
             chunks.shrink(here.stop - start, error)
             continue
@@ -241,6 +243,9 @@ def sharing(evaluator: Evaluator, devices: Sequence[torch.device]) -> Iterator[N
         yield
         return
     evaluator.pieces = _one_at_a_time(evaluator.pieces)
+    chunks = evaluator.chunks
+    if chunks.tuning is None or not chunks.tuning.settled:  # what is tried may be refused, which workers do not expect
+        chunks.fix()
     with Crew(evaluator.runner, devices) as crew:
         evaluator.crew = crew
         try:

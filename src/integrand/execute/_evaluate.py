@@ -164,11 +164,13 @@ class Evaluator:
         """These examples start again: their points so far count for nothing, though they were evaluated."""
         if not self.runner.low:
             self.shifts[examples] = 0.0
+            if self.corrections is not None:
+                self.corrections[torch.as_tensor(examples, device=self.corrections.device)] = 0.0
         self._seen.forget(examples)
 
     def correction(self, example: int) -> Tensor | float:
         """What to add to the attributions of an example for its lower precision, (features,), or nothing."""
-        return self.corrections[example] if self.corrections is not None and self.shifts[example] else 0.0
+        return 0.0 if self.corrections is None else self.corrections[example]
 
     def moved(self) -> Floats:
         """What a lower precision than the model's moves the attributions of each example by still (L1)."""
@@ -340,7 +342,7 @@ class Evaluator:
             moved=moved,
             gradients=int(self.gradients[example]),
             forwards=int(self.forwards[example]) + 1,  # and the one at the input that settled the target
-            precision=self.runner.way.name if moved else self.precision,
+            precision=self.runner.way.name if self.runner.low else self.precision,
             target=self.function.scorer.words[example],
         )
 

@@ -10,10 +10,11 @@ from ..attribution import CurveCertificate, Status
 from ..errors import NonFiniteError
 from ..quadrature import Rule
 from ..quadrature._panels import spread
-from ._checks import check_rows
+from ._checks import check_rows, outdated_along
 from ._evaluate import Evaluator, has_float64
 from ._nodes import Floats, Nodes
 from ._outcome import Outcome
+from ._precision import settle_again
 
 
 class Sums:
@@ -79,6 +80,10 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
     embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
     values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))
+    if outdated_along(evaluator):
+        evaluator.forget(np.arange(examples))
+        settle_again(evaluator, tol)
+        values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))
     nodes = grid(rule.nodes, pieces, examples)
     if not bool(torch.isfinite(values).all()):
         for _ in evaluator.gradients_at(nodes):

@@ -46,6 +46,7 @@ class Chunks:
         each: bytes that autograd saves for a row; 0 before they are measured.
         tuning: what other sizes take, where that is found out; None where the size is not to change.
         layouts: whether the inputs have channels, whose order in memory may matter.
+        fixed: whether nothing is to be tried, see :meth:`fix`.
     """
 
     size: int
@@ -55,6 +56,7 @@ class Chunks:
     each: int = 0
     tuning: Tuning | None = None
     layouts: bool = False
+    fixed: bool = False
 
     @staticmethod
     def start(
@@ -117,7 +119,7 @@ class Chunks:
         few = self.few if self.each > SMALL_BYTES else MANY
         wanted = max(few, CACHE_BYTES // self.each)
         self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
-        if self.few < MOST_ROWS:
+        if self.few < MOST_ROWS and not self.fixed:
             self.tuning = Tuning(Setting(self.size), self._most(), self.layouts)
 
     def _most(self) -> int:
@@ -133,7 +135,14 @@ class Chunks:
 
     def fix(self) -> None:
         """Stay with this size: what chunks take says nothing about others."""
-        self.tuning = None
+        self.tuning, self.fixed = None, True
+
+    def refuse_last(self) -> bool:
+        """After an error: whether channels came last, which models that use ``view`` refuse. From now on they do not."""
+        if self.tuning is None or not self.tuning.refuse_last():
+            return False
+        self.size = min(self.tuning.now.rows, self.tuning.most)
+        return True
 
     @property
     def last(self) -> bool:

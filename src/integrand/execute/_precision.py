@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -162,10 +162,19 @@ def settle(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
         shifts = SAFETY * np.maximum(found.varies, found.varies.mean())
         if wanted != "auto" or shifts.max() <= SHARE * tol:
             evaluator.runner.take(found.way)
-            evaluator.shifts, evaluator.corrections = shifts, found.mean
+            # What overflows is evaluated in float32 and needs no correction.
+            evaluator.shifts, evaluator.corrections = shifts, found.mean.nan_to_num(0.0, 0.0, 0.0)
             notes["way"] = name
             return
         notes["moved", name] = float(shifts.max())
+
+
+def settle_again(evaluator: Evaluator, tol: float) -> None:
+    """Measure once more what the precision in use moves: it was measured with recordings that turned out to be outdated."""
+    name = evaluator.runner.way.name
+    if evaluator.runner.low:
+        evaluator.runner.take(Way())
+        settle(evaluator, cast(Precision, name), tol)
 
 
 def _in_order(notes: dict[Any, Any]) -> list[str]:

@@ -8,7 +8,9 @@ shows in F(x), which every run finds without a recording first.
 
 from __future__ import annotations
 
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +39,9 @@ WAITS = 0.7
 BYTES, SHARE = 2 << 30, 32
 """What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
 
+ONE_AT_A_TIME = threading.RLock()
+"""Recordings have one place for what they get and give, whoever asks; they run in one stream only."""
+
 Run = Callable[[Function, Leaves, Tensor], tuple[Tensor, Leaves]]
 
 
@@ -53,6 +58,11 @@ def fit(function: Function) -> bool:
     if type(call) is not Call or call.copies or scorer.function is not None or scorer.read is not None:
         return False
     return not torch.is_autocast_enabled("cuda") and not torch.is_anomaly_enabled()
+
+
+def _in_main_stream(device: torch.device) -> bool:
+    """Whether work is asked for in the stream that all threads share, where it is done in the order that it is asked for."""
+    return not torch.cuda.is_available() or torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
 
 
 @dataclass(frozen=True)
@@ -84,22 +94,40 @@ class Recording:
         _fill(points, labels, leaves, rows)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), _no_waiting():
             run(own, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        # The stream is put back by the outer one: torch.cuda.graph does not where a capture fails.
+        with (
+            torch.cuda.stream(torch.cuda.current_stream()),
+            torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
+        ):
             scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
         return Recording(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
     def replay(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """The same with other values."""
         count = len(rows)
-        for mine, yours in zip(self.given, _tensors(function), strict=True):
-            mine.copy_(yours)
-        _fill(self.leaves, self.rows, leaves, rows)
-        self.graph.replay()
-        return self.scores[:count].clone(), tuple(part[:count].clone() for part in self.gradients)
+        with ONE_AT_A_TIME:
+            for mine, yours in zip(self.given, _tensors(function), strict=True):
+                mine.copy_(yours)
+            _fill(self.leaves, self.rows, leaves, rows)
+            self.graph.replay()
+            return self.scores[:count].clone(), tuple(part[:count].clone() for part in self.gradients)
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """Refuse what waits for the GPU before a capture that would fail of it, which torch does not recover from."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that not everything is found
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def _fill(points: Leaves, labels: Tensor, leaves: Leaves, rows: Tensor) -> None:
@@ -184,7 +212,7 @@ class Recordings:
         self.used = False
         self._candidate: Any = None
         self._notes: dict[Any, Any] | None = None
-        if allowed and fit(function):
+        if allowed and fit(function) and _in_main_stream(function.inputs[0].device):
             marks, notes = _fingerprint(function.call.model), known(function.call.model)
             if marks is not None:
                 if notes.get("marks") != marks:
@@ -200,11 +228,14 @@ class Recordings:
             return None
         if key not in self._notes["recordings"]:
             uses = self._notes["uses"][key] = self._notes["uses"].get(key, 0) + 1
-            if uses <= USES or not self._small(size):
+            if uses <= USES:
                 self._candidate = key
                 return None
-            self._notes["recordings"][key] = self._made(leaves, rows, size)
-        found: Recording | None = self._notes["recordings"][key]
+            if not self._small(size):
+                return None
+            with ONE_AT_A_TIME:
+                self._notes["recordings"][key] = self._made(leaves, rows, size)
+        found: Recording | None = self._notes["recordings"].get(key)
         self.used |= found is not None
         return found
 

@@ -63,6 +63,15 @@ class Tuning:
         left = [setting for setting in self._beside(best) if setting not in self.seconds]
         self.now, self.settled = (left[0], False) if left else (best, True)
 
+    def refuse_last(self) -> bool:
+        """Do without channels last, which the model does not take; False where that was not what ran."""
+        if not self.now.last:
+            return False
+        self.seconds = {setting: tried for setting, tried in self.seconds.items() if not setting.last}
+        self.layouts = False
+        self.now, self.settled = (self._best() if self.seconds else Setting(self.now.rows)), False
+        return True
+
     def _best(self) -> Setting:
         least = min(map(min, self.seconds.values()))
         return min(setting for setting, tried in self.seconds.items() if min(tried) <= CLOSE * least)
