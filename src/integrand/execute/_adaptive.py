@@ -142,7 +142,7 @@ class Adaptive:
             return
         check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
         if self.evaluator.runner.low:
-            self.end_scores[:, :, fresh] = end_scores(self.evaluator)[:, :, fresh]
+            self.end_scores[:, :, fresh] = end_scores(self.evaluator, fresh)
         if self.check_noise:
             found = noise(self.evaluator, fresh)
             for one, value in zip(self.active[-len(fresh) :], found, strict=True):

@@ -12,7 +12,7 @@ from ..quadrature import Rule
 from ..quadrature._panels import spread
 from ._checks import check_rows, outdated_along
 from ._evaluate import Evaluator, has_float64
-from ._nodes import Floats, Nodes
+from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
 from ._precision import settle_again
 
@@ -89,7 +89,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
         for _ in evaluator.gradients_at(nodes):
             pass  # once more, looking at every node: this raises with the place
         raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
-    starts, ends = end_scores(evaluator)
+    starts, ends = end_scores(evaluator, np.arange(examples))
     check_rows(evaluator, ends[-1], np.arange(examples))
     shares = np.array([piece.weight for piece in evaluator.pieces])
     share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
@@ -136,14 +136,13 @@ def grid(times: Floats, pieces: int, examples: int) -> Nodes:
     return Nodes(np.tile(np.repeat(times, examples), pieces), rows, np.repeat(np.arange(pieces), steps * examples))
 
 
-def end_scores(evaluator: Evaluator) -> Floats:
-    """F at the start and at the end of each piece, (2, pieces, examples), from forward passes."""
-    pieces, examples = len(evaluator.pieces), evaluator.function.examples
-    nodes = grid(np.array([0.0, 1.0]), pieces, examples)
-    # An example's start and end side by side, so that no chunk is the user's own batch: see Evaluator.check_rows.
-    order = np.arange(len(nodes)).reshape(pieces, 2, examples).swapaxes(1, 2)
-    both = evaluator.scores_at(nodes[order.ravel()]).reshape(order.shape)
-    return np.moveaxis(both, 2, 0)
+def end_scores(evaluator: Evaluator, examples: Ints) -> Floats:
+    """F at the start and at the end of each piece of some examples, (2, pieces, examples), from forward passes."""
+    # An example's start and end side by side, so that no chunk is the user's own batch: see check_rows.
+    shape = (len(evaluator.pieces), len(examples), 2)
+    piece, place, t = (axis.ravel() for axis in np.indices(shape))
+    both = evaluator.scores_at(Nodes(t.astype(np.float64), examples[place], piece))
+    return np.moveaxis(both.reshape(shape), 2, 0)
 
 
 def _curves(
