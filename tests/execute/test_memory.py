@@ -69,6 +69,15 @@ def test_only_the_first_chunk_is_measured_and_a_named_size_never() -> None:
     assert named.size == 3
 
 
+def test_small_models_fill_a_gpu_too() -> None:
+    """Where no cache is to be kept to, rows that save little are not run by the few: 80 bytes a row, room for 10,000."""
+    chunks = Chunks(8, 800_000, MOST_ROWS, settled=False)
+    x = torch.zeros(8, 10, dtype=torch.float64, requires_grad=True)
+    with chunks.measuring(8):
+        x.exp()
+    assert chunks.size == 10_000
+
+
 def test_less_memory_means_smaller_chunks() -> None:
     """32 kB of activations a row: half of 1 MB holds 15 or 16 rows, and no call has more."""
     seen: list[int] = []

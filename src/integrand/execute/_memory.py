@@ -116,7 +116,7 @@ class Chunks:
         if self.settled:
             return
         self.settled = True
-        few = self.few if self.each > SMALL_BYTES else MANY
+        few = max(self.few, MANY) if self.each <= SMALL_BYTES else self.few
         wanted = max(few, CACHE_BYTES // self.each)
         self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
         if self.few < MOST_ROWS and not self.fixed:

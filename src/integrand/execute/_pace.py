@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._evaluate import Evaluator
-from ._table import SMALL
 
-FREE, FREE_SMALL = 136, 4352
-"""Rows that a GPU runs in hardly more time than one; and those of networks with few features, which are small mostly."""
+FREE, FREE_SMALL, SMALL = 136, 4352, 1 << 15
+"""Rows that a GPU runs in hardly more time than one; those of networks with few features, which are small mostly; how few."""
 
 
 @dataclass(frozen=True)

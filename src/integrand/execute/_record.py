@@ -27,8 +27,8 @@ from ..functions._modules import modules_of
 from ..functions._scores import Scorer
 from ._remember import known, known_of
 
-SIZES = (4, 10, 18, 24, 32, 48, 64)
-"""Rows of a recording; smaller chunks are filled up. A path starts with 17 nodes."""
+SIZES = (4, 10, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Rows of a recording; smaller chunks are filled up. A path starts with 17 nodes and a witness."""
 
 USES = 2
 """Chunks of a size that ran without a recording before one is made of it: it takes as long as several."""

@@ -16,8 +16,8 @@ from ._memory import BLOCK_BYTES, STORE_BYTES
 from ._nodes import Floats, Ints, Nodes
 from ._store import Store
 
-SMALL = 1 << 15
-"""Features up to which the sums are taken on a CPU: it has done them before a GPU is asked."""
+LITTLE = 1 << 10
+"""Features of all examples together up to which the sums are taken on a CPU: it has done them before a GPU is asked."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Table:
     def __init__(self, evaluator: Evaluator, memory: int | None, least: int) -> None:
         self.evaluator = evaluator
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
-        here = has_float64(evaluator.device) and evaluator.features > SMALL
+        here = has_float64(evaluator.device) and evaluator.features * self.examples > LITTLE
         self.device = evaluator.device if here else torch.device("cpu")
         store_bytes = STORE_BYTES if memory is None else 2 * memory // 5
         block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
