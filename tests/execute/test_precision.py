@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import integrand as ig
 from integrand.attribution import Status
 from integrand.errors import ConvergenceWarning, OptionError
 from integrand.execute import _adaptive, _precision
+from integrand.execute._evaluate import Evaluator
 from integrand.execute._precision import Way
 from integrand.functions import Function
 
@@ -129,16 +131,21 @@ def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypat
     assert result.certificate.gradients > plain.certificate.gradients
 
 
-def test_numbers_that_overflow_are_evaluated_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Float16 ends at 65504: the far end of the path is beyond it, where no node was checked."""
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("options", [{"tol": 0.05}, {"steps": 64, "rule": "trapezoid"}])
+def test_numbers_that_overflow_are_evaluated_in_full(
+    ahead: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Float16 ends at 65504: the far end of the path is beyond it, where no node was checked; on a GPU a chunk later."""
+    monkeypatch.setattr(Evaluator, "ahead", property(lambda self: ahead))
 
     def score(x: Tensor) -> Tensor:
         wide = torch.nn.functional.linear(x, torch.full((1, 48), 1.0))
         return (wide * wide).squeeze(1)
 
     x = torch.full((1, 48), 1400.0)
-    result = ig.integrated_gradients(score, x, tol=0.05, precision="float16")
-    assert result.certificate.converged
+    result = ig.integrated_gradients(score, x, precision="float16", chunk=5, **options)
+    assert result.certificate.converged or "steps" in options
     assert isinstance(result.values, Tensor)
     torch.testing.assert_close(result.values.sum(), torch.tensor(48.0 * 48 * 1400**2), rtol=0.02, atol=0)
 

@@ -16,6 +16,7 @@ from .._trees import Leaves, flat
 from ..attribution import ExampleCertificate
 from ..functions import Function
 from ..paths import Piece
+from ._ahead import Coming, one_behind
 from ._devices import Crew, in_turn
 from ._memory import Chunks
 from ._nodes import Floats, Ints, Nodes, check_finite
@@ -23,6 +24,7 @@ from ._precision import Runner, Way
 from ._progress import Progress, Reporter
 from ._shared import Sharing, find_sharing
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -44,6 +46,25 @@ class Evaluated:
     scores: Floats
     slopes: Floats
     terms: Tensor
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a device was asked for at some nodes.
+
+    Attributes:
+        index: which nodes, (N,).
+        nodes: the nodes themselves.
+        gradients: (N, ...) each.
+        terms: gradient times velocity, (N, features); where that is multiplied later, gradients alone.
+        sums: F, the sum of gradient times velocity, and that of its size, (3, N).
+    """
+
+    index: Ints
+    nodes: Nodes
+    gradients: Leaves
+    terms: Tensor
+    sums: Coming
 
 
 class Evaluator:
@@ -113,40 +134,84 @@ class Evaluator:
     def one_by_one(self, nodes: Nodes) -> Iterator[Evaluated]:
         """The same with a forward pass for each node, and without counting."""
 
-        def evaluate(index: Ints, here: Nodes) -> Evaluated:
+        def ask(index: Ints, here: Nodes) -> Asked:
             leaves, velocities = self.points(here)
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.runner(leaves, self._rows(here))
-            done = self.evaluated(index, here, scores, gradients, velocities)
-            return self._in_full(evaluate, index, here) if done is None else done
+            return self.asked(index, here, scores, gradients, velocities)
 
-        return self._chunked(nodes, evaluate, shared=True)
+        return self._overlapped(nodes, ask, self.evaluated)
 
-    def evaluated(self, index: Ints, here: Nodes, scores: Tensor, gradients: Leaves, velocities: Leaves) -> Evaluated | None:
-        """What came of nodes, checked and written down for the profile; None where a lower precision has no numbers for it."""
+    def asked(self, index: Ints, here: Nodes, scores: Tensor, gradients: Leaves, velocities: Leaves) -> Asked:
+        """What the model was asked for at nodes, times the velocity."""
         terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
-        values = scores.double().cpu().numpy()
-        slopes, mass = self._slopes(terms)
+        return Asked(index, here, gradients, terms, self._sums(scores, terms, self.wide))
+
+    def evaluated(self, asked: Asked) -> Evaluated | None:
+        """What came of nodes, checked and written down for the profile; None where a lower precision has no numbers for it."""
+        values, slopes, mass = asked.sums.numpy()
         if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
             return None
-        check_finite(self.function.tree.names, here, values, slopes, gradients)
+        here = asked.nodes
+        check_finite(self.function.tree.names, here, values, slopes, asked.gradients)
         self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
-        return Evaluated(index, values, slopes, terms)
+        return Evaluated(asked.index, values, slopes, asked.terms)
 
-    def _in_full(self, evaluate: Callable[[Ints, Nodes], T], index: Ints, here: Nodes) -> T:
-        """Evaluate nodes that a lower precision has no numbers for."""
-        with self.runner.taking(Way()):
-            return evaluate(index, here)
+    def _overlapped(
+        self, nodes: Nodes, ask: Callable[[Ints, Nodes], A], finish: Callable[[A], T | None], *, step: int | None = None
+    ) -> Iterator[T]:
+        """What comes of nodes in chunks; a GPU is asked for the next one before one is finished.
 
-    def _slopes(self, terms: Tensor) -> Floats:
-        """What terms (N, features) add up to with their signs and without, (2, N)."""
-        wide = torch.float64 if has_float64(self.device) else None
-        both = torch.stack([terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)])
-        return np.asarray(both.double().cpu().numpy())
+        Args:
+            nodes: what to evaluate.
+            ask: what to do with a chunk, without waiting for it.
+            finish: what to do with what came of it; gives None where a lower precision has no numbers for it.
+            step: as in :meth:`_chunked`.
+        """
+        order = _order(nodes, step)
+
+        def asked(part: slice) -> A:
+            return ask(order[part], nodes[order[part]])
+
+        def in_full(part: slice) -> T:
+            with self.runner.taking(Way()):
+                done = finish(asked(part))
+            assert done is not None
+            return done
+
+        def whole(part: slice) -> T:
+            done = finish(asked(part))
+            return in_full(part) if done is None else done
+
+        everything = slice(0, len(order))
+        if self.crew is not None:
+            yield from self.crew.spread(whole, len(order), self.chunks, step)
+        elif not self.ahead:
+            yield from in_turn(whole, everything, self.chunks, step)
+        else:
+            for part, one in one_behind(in_turn(lambda part: (part, asked(part)), everything, self.chunks, step)):
+                done = finish(one)
+                yield from in_turn(in_full, part, self.chunks, step) if done is None else [done]
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the device works by itself once it is asked."""
+        return self.device.type == "cuda"
+
+    @property
+    def wide(self) -> torch.dtype | None:
+        """What to add up in, where that matters; None for the terms' own."""
+        return torch.float64 if has_float64(self.device) else None
+
+    def _sums(self, scores: Tensor, terms: Tensor, wide: torch.dtype | None) -> Coming:
+        """Scores, and what terms (N, features) add up to with their signs and without; (3, N)."""
+        sums = [terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)]
+        kind = torch.promote_types(scores.dtype, sums[0].dtype)
+        return Coming.of(torch.stack([part.to(kind) for part in (scores, *sums)]))
 
     def note(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
         """Check rows of gradient times velocity, or of their means over segments, and write them down for the profile."""
-        slopes, mass = self._slopes(terms)
+        _, slopes, mass = self._sums(terms[:, 0], terms, self.wide).numpy()
         check_finite(self.function.tree.names, nodes, scores, slopes, ())
         self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
 
@@ -229,23 +294,17 @@ class Evaluator:
             return
         velocity = self.velocity(piece) if self.multiplied_later(piece) else None
 
-        def evaluate(index: Ints, here: Nodes) -> tuple[int, Tensor]:
+        def ask(index: Ints, here: Nodes) -> Asked:
             leaves, velocities = self.points(here) if velocity is None else (self._grid_points(here), ())
             with self.chunks.measuring(len(here)):
                 scores, gradients = self.runner(leaves, self._rows(here))
-            values = scores.double().cpu().numpy()
-            if self.runner.low and not np.isfinite(values).all():
-                return self._in_full(evaluate, index, here)
-            check_finite(self.function.tree.names, here, values, np.zeros(len(here)), ())
-            terms = flat(gradients).to(self.dtype)
             if velocity is None:
-                terms = self.added(terms * flat(velocities))
-            whole = terms if velocity is None else self._multiplied(terms, velocity, here)
-            both = torch.stack([whole.sum(1), whole.abs().sum(1)]).double().cpu().numpy()
-            self._seen.add(here.rows, here.pieces, here.t, values, *both)
-            return int(index[0]), terms
+                return self.asked(index, here, scores, gradients, velocities)
+            terms = flat(gradients).to(self.dtype)
+            return Asked(index, here, gradients, terms, self._sums(scores, self._multiplied(terms, velocity, here), None))
 
-        for first, terms in self._chunked(nodes, evaluate, step=examples, shared=True):
+        for done in self._overlapped(nodes, ask, self.evaluated, step=examples):
+            first, terms = int(done.index[0]), done.terms
             self.gradients += np.bincount(nodes.rows[first : first + len(terms)], minlength=examples)
             step, example = divmod(first, examples)
             steps = max(1, len(terms) // examples)
@@ -294,10 +353,7 @@ class Evaluator:
             step: keep the order, and let chunks hold whole steps of so many nodes, or parts of one step.
             shared: whether ``evaluate`` may run in several threads at a time.
         """
-        order = np.arange(len(nodes))
-        if step is None:
-            # Backwards: x itself, the last node of a path, then runs among other rows, where check_rows sees their influence.
-            order = np.argsort(nodes.pieces, kind="stable")[::-1]
+        order = _order(nodes, step)
 
         def run(part: slice) -> T:
             index = order[part]
@@ -349,6 +405,14 @@ class Evaluator:
     def tell(self, finished: int, expected: int) -> None:
         """Report progress."""
         self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected))
+
+
+def _order(nodes: Nodes, step: int | None) -> Ints:
+    """Which nodes come first: as they are where steps are to be kept together, else by piece, backwards.
+
+    x itself, the last node of a path, then runs among other rows, where check_rows sees their influence.
+    """
+    return np.arange(len(nodes)) if step is not None else np.argsort(nodes.pieces, kind="stable")[::-1]
 
 
 def _joined(parts: Sequence[Leaves]) -> Leaves:

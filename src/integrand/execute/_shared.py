@@ -111,7 +111,7 @@ def _one_target(
         kept = torch.as_tensor(there, device=scores.device)
         scores = scores[kept]
         gradients, velocities = (tuple(leaf[kept] for leaf in side) for side in (gradients, velocities))
-    return evaluator.evaluated(index[there], nodes[index[there]], scores, gradients, velocities)
+    return evaluator.evaluated(evaluator.asked(index[there], nodes[index[there]], scores, gradients, velocities))
 
 
 def _room(evaluator: Evaluator) -> int:
