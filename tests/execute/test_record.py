@@ -143,6 +143,20 @@ def test_recordings_go_with_the_model(gpu: Fake) -> None:
     assert recordings.find(Way(), (torch.zeros(5, 6),), torch.zeros(5, dtype=torch.int64)) is None
 
 
+def test_there_are_only_so_many(gpu: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for two: the third, of yet another size, takes the place of the oldest, which would be made once more."""
+    monkeypatch.setattr(_record, "MOST", 2)
+    model = Net().eval()
+    for rows in (3, 9, 20):
+        for _ in range(USES + 1):
+            uses(function(model), rows)
+    assert gpu.made == [size_for(3), size_for(9), size_for(20)]
+    uses(function(model), 9)
+    assert len(gpu.made) == 3
+    uses(function(model), 3)
+    assert gpu.made[3:] == [size_for(3)]
+
+
 def test_recordings_are_let_go_where_memory_runs_out(gpu: Fake) -> None:
     model = Net()
     for _ in range(USES + 1):

@@ -39,6 +39,9 @@ WAITS = 0.7
 BYTES, SHARE = 2 << 30, 32
 """What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
 
+MOST = 32
+"""Recordings of a model; the oldest makes room for a new one."""
+
 ONE_AT_A_TIME = threading.RLock()
 """Recordings have one place for what they get and give, whoever asks; they run in one stream only."""
 
@@ -92,18 +95,19 @@ class Recording:
         points = tuple(leaf.new_zeros(size, *leaf.shape[1:]) for leaf in leaves)
         labels = rows.new_zeros(size)
         _fill(points, labels, leaves, rows)
-        side = torch.cuda.Stream()
+        side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), _no_waiting():
-            run(own, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
+        with torch.cuda.stream(side):
+            with _no_waiting():
+                run(own, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
+            torch.cuda.synchronize()
+            # As torch.cuda.graph does, which also gives back all memory that torch keeps, and takes long to get it again.
+            graph.capture_begin(pool, capture_error_mode="thread_local")
+            try:
+                scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
+            finally:
+                graph.capture_end()
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # The stream is put back by the outer one: torch.cuda.graph does not where a capture fails.
-        with (
-            torch.cuda.stream(torch.cuda.current_stream()),
-            torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
-        ):
-            scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
         return Recording(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
     def replay(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
@@ -234,6 +238,7 @@ class Recordings:
             if not self._small(size):
                 return None
             with ONE_AT_A_TIME:
+                self._make_room()
                 self._notes["recordings"][key] = self._made(leaves, rows, size)
         found: Recording | None = self._notes["recordings"].get(key)
         self.used |= found is not None
@@ -259,9 +264,18 @@ class Recordings:
         self._notes, self.used = None, False
 
     def _small(self, size: int) -> bool:
-        assert self._notes is not None
         total = torch.cuda.get_device_properties(self.function.inputs[0].device).total_memory
         return bool(size * known_of(self.function).get("bytes", BYTES) <= min(BYTES, total // SHARE))
+
+    def _make_room(self) -> None:
+        """Forget the oldest recordings where there are many; and give back memory where there is little: capturing cannot."""
+        assert self._notes is not None
+        kept = [key for key, one in self._notes["recordings"].items() if one is not None]
+        for key in kept[: max(0, len(kept) - MOST + 1)]:
+            del self._notes["recordings"][key]
+        device = self.function.inputs[0].device
+        if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < 2 * BYTES:
+            torch.cuda.empty_cache()
 
     def _made(self, leaves: Leaves, rows: Tensor, size: int) -> Recording | None:
         assert self._notes is not None
