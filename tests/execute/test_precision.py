@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import integrand as ig
 from integrand.attribution import Status
 from integrand.errors import ConvergenceWarning, OptionError
-from integrand.execute import _adaptive, _precision
+from integrand.execute import _adaptive, _settle
 from integrand.execute._evaluate import Evaluator
 from integrand.execute._precision import Way
 from integrand.functions import Function
@@ -96,8 +96,8 @@ class Tempting:
     """As if on a GPU: lower precisions are tried without being asked for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...] = ("bfloat16",)) -> None:
-        monkeypatch.setattr(_precision, "_worth_trying", lambda *_: True)
-        monkeypatch.setattr(_precision, "TRIED", names)
+        monkeypatch.setattr(_settle, "_worth_trying", lambda *_: True)
+        monkeypatch.setattr(_settle, "TRIED", names)
 
 
 def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +113,33 @@ def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPat
     assert all(one.moved == 0 for one in tight.certificate)
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_one_node_will_do_where_little_is_moved(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both precisions at one node each, and nothing is made up for; few paths are also evaluated at their start, in full."""
+    Tempting(monkeypatch, ("float16",))
+    model, x = network(), inputs(count)
+    result = ig.integrated_gradients(model, x, target=1, tol=0.05)
+    plain = ig.integrated_gradients(model, x, target=1, tol=0.05, precision="float32")
+    for low, full in zip(result.certificate, plain.certificate, strict=True):
+        assert (low.precision, full.precision) == ("float16", "float32")
+        assert low.gradients == full.gradients + (3 if count == 2 else 2)
+        assert low.forwards == full.forwards + (0 if count == 2 else 1)
+        assert low.baseline_score == pytest.approx(full.baseline_score, rel=1e-5)
+        assert low.score == pytest.approx(full.score, rel=1e-5)
+        assert low.moved < 0.01
+    # Closer to what they vary by than to what they differ by: two nodes, and their mean difference is added.
+    closer = float(np.mean([one.moved for one in result.certificate])) / _settle.SHARE
+    corrected = ig.integrated_gradients(model, x, target=1, tol=closer)
+    assert {one.precision for one in corrected.certificate} == {"float16"}
+    assert (errors(corrected, model, x) <= closer).all()
+    assert max(one.moved for one in corrected.certificate) < min(one.moved for one in result.certificate)
+
+
 def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check nodes say that bfloat16 moves next to nothing; what cancels along the path says otherwise."""
     Tempting(monkeypatch)
     model, x = network(), inputs()
-    monkeypatch.setattr(_precision, "SHARE", 1e9)
+    monkeypatch.setattr(_settle, "SHARE", 1e9)
     result = ig.integrated_gradients(model, x, target=1, tol=2e-3)
     assert result.certificate.converged
     assert {one.precision for one in result.certificate} == {"float32"}

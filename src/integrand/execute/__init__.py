@@ -5,8 +5,9 @@ from ._evaluate import Evaluator
 from ._fixed import contract, integrate_fixed
 from ._nodes import Nodes
 from ._outcome import Outcome
-from ._precision import Precision, settle
+from ._precision import Precision
 from ._progress import Progress
+from ._settle import settle
 
 __all__ = [
     "Evaluator",

@@ -30,13 +30,14 @@ from ..quadrature._plan import playthrough
 from ._checks import check_rows, noise, outdated
 from ._choose import kinked
 from ._evaluate import Evaluator
-from ._fixed import end_scores
+from ._fixed import full_ends
 from ._handover import Handover
 from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
 from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
 from ._pace import Pace
-from ._precision import COARSE, Precision, Way, settle, settle_again
+from ._precision import COARSE, Precision, Way
+from ._settle import settle, settle_again
 from ._table import Table
 from ._write import Writer
 
@@ -142,7 +143,7 @@ class Adaptive:
             return
         check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
         if self.evaluator.runner.low:
-            self.end_scores[:, :, fresh] = end_scores(self.evaluator, fresh)
+            self.end_scores[:, :, fresh] = full_ends(self.evaluator, fresh)
         if self.check_noise:
             found = noise(self.evaluator, fresh)
             for one, value in zip(self.active[-len(fresh) :], found, strict=True):

@@ -104,6 +104,7 @@ class Evaluator:
         self.crew: Crew | None = None  # see execute._devices.sharing
         self.shifts = np.zeros(function.examples)  # what a lower precision moves still, over the mass of the gradients,
         self.corrections: Tensor | None = None  # with this added, (examples, features)
+        self.starts: Floats | None = None  # F(x') in full precision, (examples,), where that is known beforehand
         self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 

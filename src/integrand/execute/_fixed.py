@@ -14,7 +14,7 @@ from ._checks import check_rows, outdated_along
 from ._evaluate import Evaluator, has_float64
 from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
-from ._precision import settle_again
+from ._settle import settle_again
 
 
 class Sums:
@@ -143,6 +143,18 @@ def end_scores(evaluator: Evaluator, examples: Ints) -> Floats:
     piece, place, t = (axis.ravel() for axis in np.indices(shape))
     both = evaluator.scores_at(Nodes(t.astype(np.float64), examples[place], piece))
     return np.moveaxis(both.reshape(shape), 2, 0)
+
+
+def full_ends(evaluator: Evaluator, examples: Ints) -> Floats:
+    """The same where the path was evaluated in a lower precision: in full, and no more of them than are not known already."""
+    out = np.zeros((2, len(evaluator.pieces), len(examples)))
+    out[1, -1] = evaluator.function.at_input.double().cpu().numpy()[examples]
+    if evaluator.starts is not None:
+        out[0, 0] = evaluator.starts[examples]
+        return out
+    side, piece, place = (axis.ravel()[: -len(examples)] for axis in np.indices(out.shape))
+    out[side, piece, place] = evaluator.scores_at(Nodes(side.astype(np.float64), examples[place], piece))
+    return out
 
 
 def _curves(
