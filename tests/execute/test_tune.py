@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.execute import _tune
+from integrand.execute._devices import in_turn
+from integrand.execute._memory import Chunks
 from integrand.execute._remember import known
 from integrand.execute._tune import LEAST_SECONDS, TRIALS, Setting, Tuning
 
@@ -101,3 +104,14 @@ def test_a_model_that_does_not_take_channels_last_is_left_with_them_first() -> N
             torch.testing.assert_close(found.values, plain.values, rtol=1e-3, atol=1e-6)
     (notes,) = [one for one in known(model).values() if isinstance(one, dict) and "tuning" in one]
     assert not notes["tuning"].now.last
+
+
+def test_only_forward_and_backward_passes_are_timed() -> None:
+    """A forward pass takes half as long, and says nothing about the others."""
+    chunks = Chunks(8, 1 << 30, 8, settled=True, tuning=Tuning(Setting(8), most=64))
+    everything = slice(0, 16)
+    assert chunks.tuning is not None
+    assert list(in_turn(lambda part: time.sleep(0.003), everything, chunks, None, timed=False)) == [None, None]
+    assert chunks.tuning.seconds == {}
+    assert list(in_turn(lambda part: time.sleep(0.003), everything, chunks, None)) == [None, None]
+    assert len(chunks.tuning.seconds[Setting(8)]) == 2

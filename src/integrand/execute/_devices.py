@@ -78,8 +78,16 @@ def crowd_of(devices: Sequence[torch.device]) -> int:
     return max(map(devices.count, devices), default=1)
 
 
-def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None) -> Iterator[T]:
-    """Evaluate nodes chunk by chunk; a chunk that does not fit into memory is tried again in smaller ones."""
+def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None, *, timed: bool = True) -> Iterator[T]:
+    """Evaluate nodes chunk by chunk; a chunk that does not fit into memory is tried again in smaller ones.
+
+    Args:
+        run: what to do with a slice of the nodes.
+        part: all of them.
+        chunks: how many at a time.
+        step: see :func:`_cut`.
+        timed: whether what a chunk takes says what others will: forward and backward, once.
+    """
     start = part.start
     while start < part.stop:
         here = _cut(start, part.stop, chunks.even(part.stop - start), step)
@@ -93,7 +101,8 @@ def in_turn(run: Run[T], part: slice, chunks: Chunks, step: int | None) -> Itera
                 raise
             chunks.shrink(here.stop - start, error)
             continue
-        chunks.took(here.stop - start, time.perf_counter() - began)
+        if timed:
+            chunks.took(here.stop - start, time.perf_counter() - began)
         yield done
         start = here.stop
 

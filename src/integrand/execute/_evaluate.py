@@ -167,7 +167,7 @@ class Evaluator:
             nodes: what to evaluate.
             ask: what to do with a chunk, without waiting for it.
             finish: what to do with what came of it; gives None where a lower precision has no numbers for it.
-            step: as in :meth:`_chunked`.
+            step: keep the order, and let chunks hold whole steps of so many nodes, or parts of one step.
         """
         order = _order(nodes, step)
 
@@ -260,7 +260,7 @@ class Evaluator:
             _, gradients = self.function.value_and_grad(leaves, self._rows(here), create_graph=True)
             return index, self.added(flat(gradients) * flat(velocities))
 
-        for index, terms in self._chunked(nodes, evaluate):
+        for index, terms in self.in_chunks(nodes, evaluate):
             np.add.at(self.gradients, nodes.rows[index], 1)
             yield index, terms
 
@@ -274,7 +274,7 @@ class Evaluator:
             return index, scores
 
         out = np.empty(len(nodes))
-        for index, scores in self._chunked(nodes, evaluate, shared=True):
+        for index, scores in self.in_chunks(nodes, evaluate, shared=True):
             out[index] = scores
             np.add.at(self.forwards, nodes.rows[index], 1)
         return out
@@ -343,30 +343,22 @@ class Evaluator:
     def _rows(self, nodes: Nodes) -> Tensor:
         return torch.as_tensor(nodes.rows, device=self.device)
 
-    def _chunked(
-        self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, step: int | None = None, shared: bool = False
-    ) -> Iterator[T]:
-        """Evaluate nodes in chunks, sorted by piece; a chunk that does not fit is tried again in smaller ones.
+    def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, shared: bool = False) -> Iterator[T]:
+        """What comes of chunks of nodes, sorted by piece; one that does not fit into memory is tried again in smaller ones.
 
         Args:
             nodes: what to evaluate.
             evaluate: what to do with a chunk.
-            step: keep the order, and let chunks hold whole steps of so many nodes, or parts of one step.
             shared: whether ``evaluate`` may run in several threads at a time.
         """
-        order = _order(nodes, step)
+        order = _order(nodes, None)
 
         def run(part: slice) -> T:
-            index = order[part]
-            return evaluate(index, nodes[index])
+            return evaluate(order[part], nodes[order[part]])
 
         if shared and self.crew is not None:
-            return self.crew.spread(run, len(order), self.chunks, step)
-        return in_turn(run, slice(0, len(order)), self.chunks, step)
-
-    def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T]) -> Iterator[T]:
-        """What comes of chunks of nodes; one that does not fit into memory is tried again in smaller ones."""
-        return self._chunked(nodes, evaluate)
+            return self.crew.spread(run, len(order), self.chunks, None)
+        return in_turn(run, slice(0, len(order)), self.chunks, None, timed=False)
 
     def points(self, nodes: Nodes) -> tuple[Leaves, Leaves]:
         """Points and velocities at nodes, which are sorted by piece."""
