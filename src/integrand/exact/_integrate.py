@@ -181,7 +181,7 @@ class _Sum:
             evaluator.note(here, along[index], terms)
             return Evaluated(index, scores.double().cpu().numpy(), terms.double().sum(1).cpu().numpy(), terms)
 
-        for done in evaluator._chunked(self.nodes, evaluate):
+        for done in evaluator.in_chunks(self.nodes, evaluate):
             np.add.at(evaluator.gradients, self.nodes.rows[done.index], 1)
             yield done
 

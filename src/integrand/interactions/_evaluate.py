@@ -60,7 +60,7 @@ class Curvature:
 
     def at(self, nodes: Nodes) -> Iterator[Curved]:
         """Everything at nodes, in chunks of the evaluator's choosing."""
-        for done in self.evaluator._chunked(nodes, self._evaluate):
+        for done in self.evaluator.in_chunks(nodes, self._evaluate):
             rows = nodes.rows[done.index]
             np.add.at(self.evaluator.gradients, rows, 1)
             np.add.at(self.products, rows, len(self.rows) + (not self.summed))
