@@ -9,7 +9,7 @@ from torch import Tensor
 from ..attribution import CurveCertificate, Status
 from ..errors import NonFiniteError
 from ..quadrature import Rule
-from ..quadrature._panels import spread
+from ..quadrature._panels import norms, raising
 from ._checks import check_rows, outdated_along
 from ._evaluate import Evaluator, has_float64
 from ._nodes import Floats, Ints, Nodes
@@ -184,9 +184,9 @@ def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool, 
     """Relative L1 errors, (pieces, examples); never below the rounding of the gradients."""
     if not known:
         return np.full(residual.shape, np.nan)
-    sizes = values.abs().sum(-1).double().cpu().numpy()
-    raised = (differences.abs().sum(-1) * spread(differences)).double().cpu().numpy()
+    sizes, roots = norms(values)
+    changes, change_roots = norms(differences)
     # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
-    errors = np.maximum(raised, np.abs(residual) * spread(values).double().cpu().numpy())
+    errors = np.maximum(changes * raising(changes, change_roots), np.abs(residual) * raising(sizes, roots))
     ratio = np.maximum(errors / np.where(sizes > 0, sizes, 1.0), epsilon)
     return np.where(sizes > 0, ratio, np.where(errors == 0, 0.0, np.inf))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..attribution import Status
 from ..quadrature import romberg
-from ..quadrature._panels import estimate, interpolation, spread
+from ..quadrature._panels import estimate_from, interpolation, norms, raising
 from ._nodes import Floats, Ints, Nodes
 from ._table import Table
 
@@ -21,6 +21,9 @@ FIRST = 4.0
 
 ROMBERG = 9
 """The highest level of Romberg's rule (513 nodes)."""
+
+AT_ONCE = 32
+"""Nodes of each example that Romberg's rule weighs at a time."""
 
 EARLY = 5
 """Up to this level (33 nodes at equal distances) a claim is checked at a node off the grid."""
@@ -114,24 +117,24 @@ class Judge:
     def verdicts(self, active: list[Progressing], groups: dict[int, Ints]) -> list[Verdict]:
         """One verdict per example, in order."""
         table, panels = self.table, self.table.panels
-        places = table.place[[one.example for one in active]]
-        pooled = table.pooled(self.shares)[torch.as_tensor(places, device=table.device)]
-        sizes = {rule: pooled[:, 2 * i].abs().sum(-1).cpu().numpy() for i, rule in enumerate(RULES)}
+        pooled = table.pooled(table.place[[one.example for one in active]], self.shares)
+        sizes, roots = norms(pooled)
         weight = self.shares[panels.line // table.examples]
         errors, missing = {}, {}
         for i, rule in enumerate(RULES):
             ind, miss = weight * panels.indicators(rule), weight * panels.missing(rule)
             squares = np.array([(ind[groups[one.example]] ** 2).sum() for one in active])
             missing[rule] = np.array([miss[groups[one.example]].sum() for one in active])
-            errors[rule] = estimate(rule, pooled[:, 2 * i + 1], squares, missing[rule])
+            errors[rule] = estimate_from(rule, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missing[rule])
         out = []
         extrapolated = self._romberg(active, groups)
         for k, one in enumerate(active):
             factor = FIRST if one.waves == 0 else 1.0
             best = min(RULES, key=lambda rule: errors[rule][k])
-            values = pooled[k, 2 * RULES.index(best)]
+            column = 2 * RULES.index(best)
             error = float(errors[best][k]) * factor
-            verdict = Verdict(best, error, float(sizes[best][k]), values, -float(missing[best][k]), best, error)
+            size, residual = float(sizes[k, column]), -float(missing[best][k])
+            verdict = Verdict(best, error, size, pooled[k, column], residual, best, error)
             out.append(self._better(one, verdict, extrapolated.get(one.example), factor))
         return out
 
@@ -146,11 +149,11 @@ class Judge:
         for level, examples in levels.items():
             rule = romberg(level)
             assert rule.embedded is not None
-            columns = torch.as_tensor(np.stack([rule.weights, rule.weights - rule.embedded]), device=self.table.device)
+            columns = np.stack([rule.weights, rule.weights - rule.embedded])
             each = len(rule) * self.table.pieces * self.table.evaluator.features * 8
             for part in np.array_split(np.array(examples), max(1, len(examples) * each // max(1, self.table.block_bytes))):
                 if len(part):
-                    out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), rule.weights, columns)
+                    out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), columns)
         return out
 
     def _level(self, index: Ints) -> int | None:
@@ -161,25 +164,25 @@ class Judge:
         level = 2 - round(np.log2(width[0]))
         return level if level <= ROMBERG else None
 
-    def _extrapolate(self, examples: Ints, index: Ints, weights: Floats, columns: Tensor) -> dict[int, Extrapolated]:
-        """Weigh the nodes of some examples, whose panels are ``index`` of shape (examples, panels)."""
+    def _extrapolate(self, examples: Ints, index: Ints, columns: Floats) -> dict[int, Extrapolated]:
+        """Weigh the nodes of some examples, whose panels are ``index`` of shape (examples, panels), with (2, nodes) weights."""
         panels, store = self.table.panels, self.table.store
         order = np.lexsort((panels.start[index], panels.line[index]), axis=1)
         sorted_ = np.take_along_axis(index, order, 1).reshape(len(examples), self.table.pieces, -1)
         slots = panels.slots[sorted_]
         nodes = np.concatenate([slots[..., :4].reshape(*slots.shape[:2], -1), slots[:, :, -1, 4:]], 2)
-        share = torch.as_tensor(self.shares, dtype=columns.dtype, device=columns.device)
-        total = torch.zeros(len(examples), 2, self.table.evaluator.features, dtype=columns.dtype, device=columns.device)
-        for piece in range(self.table.pieces):
-            for part in np.array_split(np.arange(nodes.shape[2]), -(-nodes.shape[2] // 32)):
-                terms = store.rows(nodes[:, piece, part]).to(columns.dtype)
-                total += share[piece] * torch.matmul(columns[:, torch.as_tensor(part)], terms)
-        given = (store.slopes[nodes] @ weights) @ self.shares
+        total = torch.zeros(len(examples), 2, store.features, dtype=torch.float64, device=store.device)
+        for piece, share in enumerate(self.shares):
+            for first in range(0, nodes.shape[2], AT_ONCE):
+                part = slice(first, first + AT_ONCE)
+                terms = store.rows(nodes[:, piece, part]).double()
+                total += torch.matmul(torch.as_tensor(share * columns[:, part], device=store.device), terms)
+        given = (store.slopes[nodes] @ columns[0]) @ self.shares
         rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
-        errors = (total[:, 1].abs().sum(-1) * spread(total[:, 1])).cpu().numpy()
-        sizes = total[:, 0].abs().sum(-1).cpu().numpy()
+        sizes, roots = norms(total)
+        errors = sizes[:, 1] * raising(sizes[:, 1], roots[:, 1])
         return {
-            int(e): Extrapolated(float(errors[k]), float(sizes[k]), total[k, 0], float(given[k] - rise[k]))
+            int(e): Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]))
             for k, e in enumerate(examples)
         }
 

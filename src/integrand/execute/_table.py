@@ -229,9 +229,11 @@ class Table:
         self.place[examples] = -1
         return np.where(kept, np.cumsum(kept) - 1, -1)
 
-    def pooled(self, shares: Floats) -> Tensor:
-        """The sums of each place over its pieces, (places, 4, features)."""
+    def pooled(self, places: Ints, shares: Floats) -> Tensor:
+        """The sums of some places over their pieces, (places, 4, features)."""
+        rows = torch.as_tensor(places, device=self.device)
         if self.pieces == 1:
-            return self.sums[:, 0] * float(shares[0])
+            sums = self.sums[:, 0].index_select(0, rows)
+            return sums if shares[0] == 1 else sums * float(shares[0])
         weights = torch.as_tensor(shares, dtype=self.sums.dtype, device=self.device)
-        return torch.einsum("apcd,p->acd", self.sums, weights)
+        return torch.einsum("apcd,p->acd", self.sums, weights).index_select(0, rows)

@@ -9,6 +9,8 @@ smooth: S_f is far better, and |S_f - S_h| bounds its error generously.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Values = TypeVar("Values", Array, Tensor)
 
 KAPPA = {"trapezoid": 3**-0.5, "simpson": 0.45}
 """Error over nested difference: what Brownian gradients predict for the trapezoid, a generous bound for Simpson."""
@@ -75,32 +79,43 @@ def measure(nodes: Tensor, scores: Array, slopes: Array, widths: Array, dtype: t
         dtype: what to compute in.
     """
     wide = nodes.to(dtype)
-    scale = torch.as_tensor(widths, dtype=dtype, device=nodes.device)
-    weights = torch.as_tensor(WEIGHTS.T, dtype=dtype, device=nodes.device)
-    sums = torch.bmm(weights * scale[:, None, None], wide)  # of all ways to write this the fastest, on a CPU and on a GPU
-    norms = sums[:, 1::2].abs().sum(2).double().cpu().numpy()
+    weights = WEIGHTS.T * widths[:, None, None]
+    columns = torch.as_tensor(weights, dtype=dtype, device=nodes.device)
+    sums = torch.bmm(columns, wide)  # of all ways to write this the fastest, on a CPU and on a GPU
+    found = torch.cat([torch.linalg.vector_norm(part, 1, 2) for part in (sums[:, 1::2], wide)], 1).double().cpu().numpy()
+    trapezoid, simpson, sizes = found[:, 0].copy(), found[:, 1].copy(), found[:, 2:]
     rise = scores[:, 4] - scores[:, 0]
     given = slopes @ WEIGHTS * widths[:, None]
-    trapezoid, simpson = norms[:, 0].copy(), norms[:, 1].copy()
     missing_t, missing_s = rise - given[:, 0], rise - given[:, 2]
-    used = WEIGHTS.T[None, ::2] * widths[:, None, None]
-    sizes = torch.linalg.vector_norm(wide, 1, 2).double().cpu().numpy()
-    maybe, fine, rough = _kink_weights(scores, slopes, widths, sizes, torch.finfo(nodes.dtype).eps)
-    maybe &= (simpson > 0.2 * trapezoid) & (trapezoid > 0)
-    if maybe.any():
-        index = np.flatnonzero(maybe)
-        columns = torch.as_tensor(np.stack([fine, fine - rough], 1)[index], dtype=dtype, device=nodes.device)
-        both = torch.bmm(columns, wide[index])
-        change = both[:, 1].abs().sum(1).double().cpu().numpy()
-        good = change <= KINK * trapezoid[index]
-        index = index[good]
-        used[index] = fine[index, None]
-        sums[index, 0] = sums[index, 2] = both[good, 0]
+    used = weights[:, ::2].copy()
+    index = np.flatnonzero((simpson > 0.2 * trapezoid) & (trapezoid > 0))
+    index, fine, values = _with_one_kink(index, wide, scores, slopes, widths, sizes, trapezoid, torch.finfo(nodes.dtype).eps)
+    if len(index):
+        at = torch.as_tensor(index, device=nodes.device)
+        used[index] = fine[:, None]
+        sums[at, 0] = sums[at, 2] = values
         # The kink rule has no honest error of its own (two kinks in one cell look like one): it keeps the trapezoid's.
-        sums[index, 3] = sums[index, 1]
+        sums[at, 3] = sums[at, 1]
         simpson[index] = trapezoid[index]
-        missing_t[index] = missing_s[index] = rise[index] - (slopes * fine).sum(1)[index]
+        missing_t[index] = missing_s[index] = rise[index] - (slopes[index] * fine).sum(1)
     return Measured(sums, trapezoid, simpson, missing_t, missing_s, used)
+
+
+def _with_one_kink(
+    index: Ints, wide: Tensor, scores: Array, slopes: Array, widths: Array, sizes: Array, trapezoid: Array, epsilon: float
+) -> tuple[Ints, Array, Tensor]:
+    """Those of some panels that hold one kink, the weights of their nodes, (panels, 5), and what these give; see `measure`."""
+    if len(index):
+        maybe, fine, rough = _kink_weights(scores[index], slopes[index], widths[index], sizes[index], epsilon)
+        index, fine, rough = index[maybe], fine[maybe], rough[maybe]
+    if not len(index):
+        return index, np.zeros((0, 5)), wide[:0, 0]
+    columns = torch.as_tensor(np.stack([fine, fine - rough], 1), dtype=wide.dtype, device=wide.device)
+    both = torch.bmm(columns, wide[torch.as_tensor(index, device=wide.device)])
+    change = torch.linalg.vector_norm(both[:, 1], 1, 1).double().cpu().numpy()
+    good = change <= KINK * trapezoid[index]
+    # Indices, not a mask: a GPU would have to be waited for to count it.
+    return index[good], fine[good], both[torch.as_tensor(np.flatnonzero(good), device=wide.device), 0]
 
 
 def weighed(nodes: Tensor, weights: Array, widths: Array, dtype: torch.dtype) -> Tensor:
@@ -167,6 +182,7 @@ def _kink_weights(
     return fine_ok & rough_ok, fine, rough
 
 
+@lru_cache(maxsize=64)
 def interpolation(place: float) -> Array:
     """Weights of a panel's five nodes for the value at a place from 0 to 4: straight lines, and a polynomial; (2, 5).
 
@@ -179,12 +195,24 @@ def interpolation(place: float) -> Array:
     return np.stack([lines, np.array(polynomial)])
 
 
+def norms(rows: Tensor) -> tuple[Array, Array]:
+    """L1 and L2 norms of rows (..., features), brought to the host at once, (...) each."""
+    both = torch.stack([torch.linalg.vector_norm(rows, order, -1) for order in (1, 2)])
+    norm, root = both.double().cpu().numpy()
+    return norm, root
+
+
 def spread(difference: Tensor) -> Tensor:
     """How much to raise an estimate: 1 + 4 / sqrt(N), N the effective number of features, and a little more, per row."""
-    norm = difference.abs().sum(-1)
-    square = difference.square().sum(-1)
-    count = torch.where(square > 0, norm.square() / square.clamp_min(torch.finfo(square.dtype).tiny), torch.ones_like(norm))
-    return CAUTION * (1 + FEW_FEATURES / count.clamp_min(1).sqrt())
+    raised: Tensor = raising(*(torch.linalg.vector_norm(difference, order, -1) for order in (1, 2)))
+    return raised
+
+
+def raising(norm: Values, root: Values) -> Values:
+    """The same from L1 and L2 norms: N is the square of their ratio, and 1 where nothing differs."""
+    none = root == 0
+    raised: Values = CAUTION * (1 + FEW_FEATURES * ((root + none) / (norm + none)))
+    return raised
 
 
 def estimate(rule: str, difference: Tensor, squares: Array, missing: Array) -> Array:
@@ -196,6 +224,10 @@ def estimate(rule: str, difference: Tensor, squares: Array, missing: Array) -> A
         squares: (rows,) squared panel indicators, summed over panels.
         missing: (rows,) what the sum misses of the change of F: a lower bound of the L1 error.
     """
-    together = KAPPA[rule] * difference.abs().sum(-1)
-    raised = np.maximum(together.double().cpu().numpy(), np.sqrt(squares)) * spread(difference).double().cpu().numpy()
-    return np.asarray(np.maximum(raised, np.abs(missing)))
+    return estimate_from(rule, *norms(difference), squares, missing)
+
+
+def estimate_from(rule: str, norm: Array, root: Array, squares: Array, missing: Array) -> Array:
+    """The same from the L1 and L2 norms of the differences, (rows,) each."""
+    together = np.maximum(KAPPA[rule] * norm, np.sqrt(squares))
+    return np.asarray(np.maximum(together * raising(norm, root), np.abs(missing)))
