@@ -16,6 +16,7 @@ followed. Those that come back are sampled to the end.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..attribution import ExampleCertificate, Status
 from ..quadrature._panels import SPLIT
@@ -32,13 +34,13 @@ from ._choose import kinked
 from ._evaluate import Evaluator
 from ._fixed import full_ends
 from ._handover import Handover
-from ._judge import FIRST, WITNESS, Judge, Progressing, Step, Verdict
+from ._judge import FIRST, NONE, WITNESS, Judge, Progressing, Step, Verdict
 from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
 from ._pace import Pace
 from ._precision import COARSE, Precision, Way
 from ._settle import settle, settle_again
-from ._table import Table
+from ._table import Grouped, Table
 from ._write import Writer
 
 
@@ -64,6 +66,7 @@ class Adaptive:
         self.writer = Writer(evaluator, self.table, self.shares)
         self.waiting = deque(range(self.examples))
         self.active: list[Progressing] = []
+        self.groups = Grouped.of(self.table.panels, self.examples, self.shares)
         self.values = torch.zeros(self.examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
         self.records: dict[int, ExampleCertificate] = {}
         none = np.zeros(0, np.int64)
@@ -151,33 +154,24 @@ class Adaptive:
 
     def _judge_all(self) -> tuple[Ints, Ints]:
         """End what has ended; the panels to halve of the rest, and how often."""
-        owner = self.table.panels.line % self.examples
-        order = np.argsort(owner, kind="stable")
-        found, starts = np.unique(owner[order], return_index=True)
-        groups = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
-        verdicts = self.judge.verdicts(self.active, groups)
+        self.groups = Grouped.of(self.table.panels, self.examples, self.shares)
+        verdicts = self.judge.verdicts(self.active, self.groups)
         self.moved = self.evaluator.moved()
         if self._too_coarse(verdicts):
             self.evaluator.runner.take(Way())
             return self._again()
-        steps = [self._next(one, verdict, groups[one.example]) for one, verdict in zip(self.active, verdicts, strict=True)]
+        steps = [self._next(one, verdict) for one, verdict in zip(self.active, verdicts, strict=True)]
         steps = self._doubted(steps)
         for one in self.active:
             one.waves += 1
-        halve = [np.zeros(0, np.int64)]
-        depths = [np.zeros(0, np.int64)]
-        going: list[Progressing] = []
-        for step in self._handed_over(steps):
-            if step.status is not None:
-                self._end(step)
-            else:
-                going.append(step.one)
-                halve.append(step.halve)
-                depths.append(step.depths)
-        kept = {one.example for one in going}
+        steps = self._handed_over(steps)
+        self._end([step for step in steps if step.status is not None])
+        going = [step for step in steps if step.status is None]
+        kept = {step.one.example for step in going}
         where = self.table.remove(np.array([one.example for one in self.active if one.example not in kept], np.int64))
-        self.active = going
-        return where[np.concatenate(halve)], np.concatenate(depths)
+        self.active = [step.one for step in going]
+        halve, depths = (np.concatenate([NONE, *parts]) for parts in ([s.halve for s in going], [s.depths for s in going]))
+        return where[halve], depths
 
     def _too_coarse(self, verdicts: list[Verdict]) -> bool:
         """Whether a precision that nobody asked for turns out to move attributions by too much after all."""
@@ -206,13 +200,15 @@ class Adaptive:
             verdict = replace(step.verdict, error=doubted[step.one.example])
             needed = int(self.evaluator.gradients[step.one.example]) + 4 * len(step.index)
             status = None if needed <= self.limit else Status.BUDGET
-            return Step(step.one, verdict, step.index, step.index, np.ones_like(step.index), status, needed)
+            return replace(
+                step, verdict=verdict, halve=step.index, depths=np.ones_like(step.index), status=status, needed=needed
+            )
 
         return [again(step) for step in steps]
 
     def _handed_over(self, steps: list[Step]) -> list[Step]:
         """The steps of those that are sampled on, or have ended."""
-        exact, tried = self.handover.exact([step for step in steps if step.status is None], self.table)
+        exact, tried = self.handover.exact([step for step in steps if step.status is None])
         for example, found in exact.items():
             self.values[example] = found.values.to(self.values.device, self.values.dtype)
             self.records[example] = found.certificate
@@ -223,25 +219,26 @@ class Adaptive:
             if example in exact:
                 continue
             if example in tried:  # which may have taken gradients
-                step = self._next(step.one, step.verdict, step.index)
+                step = self._next(step.one, step.verdict)
             left = int(self.expected[example] - self.evaluator.gradients[example])
-            if step.status is None and self.handover.to_secants(step, left, self.table, self.end_scores[:, :, example]):
+            if step.status is None and self.handover.to_secants(step, left, self.end_scores[:, :, example]):
                 self.values[example] = step.verdict.values.to(self.values.device, self.values.dtype)
                 continue
             out.append(step)
         return out
 
-    def _next(self, one: Progressing, verdict: Verdict, index: Ints) -> Step:
+    def _next(self, one: Progressing, verdict: Verdict) -> Step:
         """What to halve, or how the example ended."""
+        part = self.groups.parts[one.example]
+        index, panels, rule = self.groups.order[part], self.groups.panels[part], verdict.panel_rule
         goal, moved = self.tol * verdict.size, float(self.moved[one.example])
         one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * verdict.size, 2 * moved)
-        verdict = replace(verdict, error=verdict.error + moved)
-        step = Step(one, verdict, index)
+        verdict = replace(verdict, error=verdict.error + moved) if moved else verdict
+        step = Step(one, verdict, index, panels)
         if verdict.error <= max(goal, one.floor):
             exact = verdict.error == verdict.size == 0
             return replace(step, status=Status.CONVERGED if one.floor <= goal or exact else Status.NOISE)
-        panels, rule = self.table.panels[index], verdict.panel_rule
-        squares = (panels.indicators(rule) * self.shares[panels.line // self.examples]) ** 2
+        squares = self.groups.squares[rule][part]
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
         raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
         aim = (self.pace.aim * (max(goal, one.floor) - moved) / raised) ** 2
@@ -255,8 +252,10 @@ class Adaptive:
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
         chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
         spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
-        deepest = self.pace.depth(one.waves, kinked=rule == "trapezoid" and kinked(panels))
-        depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
+        depths = np.ones_like(chosen)
+        if self.pace.deepest > 1:
+            deepest = self.pace.depth(one.waves, kinked=rule == "trapezoid" and kinked(panels))
+            depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
             depths = np.ones_like(chosen)
@@ -270,30 +269,36 @@ class Adaptive:
             return replace(step, status=Status.BUDGET, needed=spent + 4 * count)
         return replace(step, halve=index[chosen[:within]], depths=depth[:within])
 
-    def _corrected(self, verdict: Verdict, example: int) -> Verdict:
-        """Without the part of what a lower precision moves that is known."""
-        change = self.evaluator.correction(example)
-        if isinstance(change, float):
-            return verdict
-        values = verdict.values + change.to(verdict.values)
-        start, end = self.end_scores[:, :, example]
-        residual = float(values.sum()) - float(self.shares @ (end - start))
-        return replace(verdict, values=values, size=float(values.abs().sum()), residual=residual)
-
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
         epsilon = max(self.epsilon, COARSE.get(self.evaluator.runner.way.name, 0.0))
-        return 0.5 * epsilon * float(self.evaluator.function.scale[example] * np.sqrt(2 * panels))
+        return 0.5 * epsilon * float(self.evaluator.function.scale[example]) * math.sqrt(2 * panels)
 
-    def _end(self, step: Step) -> None:
-        """Write an example's values and record."""
-        example = step.one.example
-        step = replace(step, verdict=self._corrected(step.verdict, example))
-        self.values[example] = step.verdict.values.to(self.values.device, self.values.dtype)
-        ends = self.end_scores[:, :, example]
-        self.records[example] = self.writer.certificate(step, self.tol, ends, self.handover.note(example))
-        self.used.append(self.writer.weights_used(step))
-        self.expected[example] = self.evaluator.gradients[example]
+    def _end(self, steps: list[Step]) -> None:
+        """Write the values and records of examples that have ended."""
+        if not steps:
+            return
+        examples = [step.one.example for step in steps]
+        values = torch.stack([step.verdict.values for step in steps])
+        steps = self._corrected(steps, values)
+        self.values[torch.as_tensor(examples, device=self.values.device)] = values.to(self.values.device, self.values.dtype)
+        for example, step in zip(examples, steps, strict=True):
+            ends = self.end_scores[:, :, example]
+            self.records[example] = self.writer.certificate(step, self.tol, ends, self.handover.note(example))
+            self.used.append(self.writer.weights_used(step))
+        self.expected[examples] = self.evaluator.gradients[examples]
+
+    def _corrected(self, steps: list[Step], values: Tensor) -> list[Step]:
+        """Without the part of what a lower precision moves that is known; it is added to the values (steps, features)."""
+        if self.evaluator.corrections is None:
+            return steps
+        examples = [step.one.example for step in steps]
+        values += self.evaluator.corrections[examples].to(values)
+        sums, sizes = torch.stack([values.sum(1), torch.linalg.vector_norm(values, 1, 1)]).tolist()
+        starts, ends = self.end_scores[:, :, examples]
+        residuals = (np.array(sums) - self.shares @ (ends - starts)).tolist()
+        found = zip(steps, sizes, residuals, strict=True)
+        return [replace(step, verdict=replace(step.verdict, size=size, residual=rest)) for step, size, rest in found]
 
 
 def _costs(first_slots: Ints, depths: Ints) -> Ints:

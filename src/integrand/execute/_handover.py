@@ -41,7 +41,7 @@ class Handover:
         self.over: list[Handed] = []
         self.back: dict[int, str] = {}  # from segment secants, with the reason
 
-    def exact(self, steps: Sequence[Step], table: Table) -> tuple[dict[int, Exact], set[int]]:
+    def exact(self, steps: Sequence[Step]) -> tuple[dict[int, Exact], set[int]]:
         """Integrate those of some unfinished examples that are piecewise linear along few regions.
 
         Returns:
@@ -49,7 +49,7 @@ class Handover:
         """
         if not self.linear:
             return {}, set()
-        budget = {step.one.example: self._regions(step, table) for step in steps}
+        budget = {step.one.example: self._regions(step) for step in steps}
         budget = {example: regions for example, regions in budget.items() if regions}
         if not budget:
             return {}, set()
@@ -61,8 +61,8 @@ class Handover:
         self.linear = bool(good)
         return good, set(budget)
 
-    def _regions(self, step: Step, table: Table) -> int:
-        return regions_worth(self.evaluator, self.tol, self.limit, step.one, step.verdict, table.panels[step.index])
+    def _regions(self, step: Step) -> int:
+        return regions_worth(self.evaluator, self.tol, self.limit, step.one, step.verdict, step.panels)
 
     def _integrated(self, budget: dict[int, int]) -> dict[int, Exact]:
         from ..exact import Exact, integrate_exactly  # which needs the evaluator: not while this package is imported
@@ -73,17 +73,16 @@ class Handover:
             return {}
         return {example: one for example, one in found.items() if isinstance(one, Exact)}
 
-    def to_secants(self, step: Step, left: int, table: Table, ends: Floats) -> bool:
+    def to_secants(self, step: Step, left: int, ends: Floats) -> bool:
         """Whether an example is left to segment secants.
 
         Args:
             step: what its last wave says.
             left: gradients that it is expected to take still.
-            table: its panels.
             ends: F at start and end of its pieces, (2, pieces).
         """
         fit = left >= self.pays and step.one.example not in self.back
-        if not fit or not kinks_all_along(step.one, step.verdict, table.panels[step.index], self.evaluator.chunks.each):
+        if not fit or not kinks_all_along(step.one, step.verdict, step.panels, self.evaluator.chunks.each):
             return False
         self.over.append(Handed(step.one, step.verdict.error, *ends.copy()))
         return True

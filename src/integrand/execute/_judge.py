@@ -12,7 +12,7 @@ from ..attribution import Status
 from ..quadrature import romberg
 from ..quadrature._panels import estimate_from, interpolation, norms, raising
 from ._nodes import Floats, Ints, Nodes
-from ._table import Table
+from ._table import Grouped, Panels, Table
 
 RULES = ("trapezoid", "simpson")
 
@@ -33,6 +33,9 @@ WITNESS = 0.381966
 
 MISFIT = 1e-3
 """Of the attributions: what the witness must be off by, at the least, to be believed over the estimate."""
+
+
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass
@@ -81,7 +84,8 @@ class Step:
     Attributes:
         one: the example.
         verdict: what its last wave says.
-        index: its panels.
+        index: which panels of the table are its own.
+        panels: they themselves.
         halve: those to halve.
         depths: how many times each.
         status: how it ended; None where it goes on.
@@ -91,8 +95,9 @@ class Step:
     one: Progressing
     verdict: Verdict
     index: Ints
-    halve: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    panels: Panels
+    halve: Ints = field(default_factory=lambda: NONE)
+    depths: Ints = field(default_factory=lambda: NONE)
     status: Status | None = None
     needed: int | None = None
 
@@ -114,59 +119,57 @@ class Judge:
         self.table = table
         self.shares = shares
 
-    def verdicts(self, active: list[Progressing], groups: dict[int, Ints]) -> list[Verdict]:
+    def verdicts(self, active: list[Progressing], groups: Grouped) -> list[Verdict]:
         """One verdict per example, in order."""
-        table, panels = self.table, self.table.panels
-        pooled = table.pooled(table.place[[one.example for one in active]], self.shares)
+        examples = [one.example for one in active]
+        mine = np.searchsorted(groups.examples, examples)
+        pooled = self.table.pooled(self.table.place[examples], self.shares)
         sizes, roots = norms(pooled)
-        weight = self.shares[panels.line // table.examples]
         errors, missing = {}, {}
         for i, rule in enumerate(RULES):
-            ind, miss = weight * panels.indicators(rule), weight * panels.missing(rule)
-            squares = np.array([(ind[groups[one.example]] ** 2).sum() for one in active])
-            missing[rule] = np.array([miss[groups[one.example]].sum() for one in active])
-            errors[rule] = estimate_from(rule, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missing[rule])
+            squares, missed = (np.add.reduceat(part[rule], groups.starts)[mine] for part in (groups.squares, groups.missing))
+            errors[rule] = estimate_from(rule, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missed).tolist()
+            missing[rule] = missed.tolist()
         out = []
-        extrapolated = self._romberg(active, groups)
+        extrapolated = self._romberg(active, groups, mine)
         for k, one in enumerate(active):
             factor = FIRST if one.waves == 0 else 1.0
             best = min(RULES, key=lambda rule: errors[rule][k])
             column = 2 * RULES.index(best)
-            error = float(errors[best][k]) * factor
-            size, residual = float(sizes[k, column]), -float(missing[best][k])
-            verdict = Verdict(best, error, size, pooled[k, column], residual, best, error)
+            error, size = errors[best][k] * factor, float(sizes[k, column])
+            verdict = Verdict(best, error, size, pooled[k, column], -missing[best][k], best, error)
             out.append(self._better(one, verdict, extrapolated.get(one.example), factor))
         return out
 
-    def _romberg(self, active: list[Progressing], groups: dict[int, Ints]) -> dict[int, Extrapolated]:
+    def _romberg(self, active: list[Progressing], groups: Grouped, mine: Ints) -> dict[int, Extrapolated]:
         """Romberg's rule for the examples whose panels are all equally wide, those of one level together."""
         levels: dict[int, list[int]] = {}
-        for one in active:
-            one.level = self._level(groups[one.example])
+        for one, k, level in zip(active, mine.tolist(), self._levels(groups)[mine].tolist(), strict=True):
+            one.level = level if level <= ROMBERG else None
             if one.level is not None:
-                levels.setdefault(one.level, []).append(one.example)
+                levels.setdefault(level, []).append(k)
         out: dict[int, Extrapolated] = {}
-        for level, examples in levels.items():
+        for level, members in levels.items():
             rule = romberg(level)
             assert rule.embedded is not None
             columns = np.stack([rule.weights, rule.weights - rule.embedded])
             each = len(rule) * self.table.pieces * self.table.evaluator.features * 8
-            for part in np.array_split(np.array(examples), max(1, len(examples) * each // max(1, self.table.block_bytes))):
+            for part in np.array_split(np.array(members), max(1, len(members) * each // max(1, self.table.block_bytes))):
                 if len(part):
-                    out |= self._extrapolate(part, np.stack([groups[int(e)] for e in part]), columns)
+                    out |= self._extrapolate(groups, part, columns)
         return out
 
-    def _level(self, index: Ints) -> int | None:
-        """Log2 of the number of cells on each piece, if these panels are equally wide and their nodes at hand."""
-        width = self.table.panels.width[index]
-        if (width != width[0]).any() or (self.table.panels.slots[index, 0] < 0).any():
-            return None
-        level = 2 - round(np.log2(width[0]))
-        return level if level <= ROMBERG else None
+    def _levels(self, groups: Grouped) -> Ints:
+        """Log2 of the number of cells on each piece of each example whose panels are equally wide and at hand; else many."""
+        panels, starts = groups.panels, groups.starts
+        width = np.minimum.reduceat(panels.width, starts)
+        whole = (width == np.maximum.reduceat(panels.width, starts)) & (np.minimum.reduceat(panels.slots[:, 0], starts) >= 0)
+        return np.where(whole, 2 - np.rint(np.log2(width)), ROMBERG + 1).astype(np.int64)
 
-    def _extrapolate(self, examples: Ints, index: Ints, columns: Floats) -> dict[int, Extrapolated]:
-        """Weigh the nodes of some examples, whose panels are ``index`` of shape (examples, panels), with (2, nodes) weights."""
-        panels, store = self.table.panels, self.table.store
+    def _extrapolate(self, groups: Grouped, members: Ints, columns: Floats) -> dict[int, Extrapolated]:
+        """Weigh the nodes of some members of the groups, all of one level, with (2, nodes) weights."""
+        panels, store, examples = groups.panels, self.table.store, groups.examples[members].tolist()
+        index = groups.starts[members, None] + np.arange(self.table.pieces * (columns.shape[1] // 4))
         order = np.lexsort((panels.start[index], panels.line[index]), axis=1)
         sorted_ = np.take_along_axis(index, order, 1).reshape(len(examples), self.table.pieces, -1)
         slots = panels.slots[sorted_]
@@ -182,7 +185,7 @@ class Judge:
         sizes, roots = norms(total)
         errors = sizes[:, 1] * raising(sizes[:, 1], roots[:, 1])
         return {
-            int(e): Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]))
+            e: Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]))
             for k, e in enumerate(examples)
         }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -44,11 +46,11 @@ class Panels:
         return len(self.line)
 
     def __getitem__(self, index: Any) -> Panels:
-        return Panels(*(getattr(self, part.name)[index] for part in fields(self)))
+        return Panels(*[column[index] for column in _columns(self)])
 
     def plus(self, other: Panels) -> Panels:
         """These and those."""
-        return Panels(*(np.concatenate([getattr(self, p.name), getattr(other, p.name)]) for p in fields(self)))
+        return Panels(*map(np.concatenate, zip(_columns(self), _columns(other), strict=True)))
 
     def missing(self, rule: str) -> Floats:
         """What each panel misses of the change of the score, signed."""
@@ -58,6 +60,49 @@ class Panels:
         """The nested difference as an error, or what the panel misses of the score if that is more."""
         norm = self.trapezoid if rule == "trapezoid" else self.simpson
         return np.asarray(np.maximum(KAPPA[rule] * norm, np.abs(self.missing(rule))))
+
+
+_columns = attrgetter(*(field.name for field in fields(Panels)))
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Panels, those of each example together: what is asked of each example is asked of all at once.
+
+    Attributes:
+        order: which panels of the table they are.
+        panels: they themselves.
+        examples: whose they are, each once.
+        starts: where those of each example start.
+        squares: for each rule, squared indicators times the weight of the piece.
+        missing: for each rule, what they miss of the change of the score, times that weight.
+    """
+
+    order: Ints
+    panels: Panels
+    examples: Ints
+    starts: Ints
+    squares: dict[str, Floats]
+    missing: dict[str, Floats]
+
+    @staticmethod
+    def of(panels: Panels, examples: int, shares: Floats) -> Grouped:
+        """The panels of a table of so many examples, with the weight of each piece."""
+        order = np.argsort(panels.line % examples, kind="stable")
+        panels = panels[order]
+        piece, owner = np.divmod(panels.line, examples)
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        weight = shares[piece]
+        squares = {rule: (weight * panels.indicators(rule)) ** 2 for rule in KAPPA}
+        missing = {rule: weight * panels.missing(rule) for rule in KAPPA}
+        return Grouped(order, panels, owner[starts], starts, squares, missing)
+
+    @cached_property
+    def parts(self) -> dict[int, slice]:
+        """The panels of each example."""
+        return dict(
+            zip(self.examples.tolist(), map(slice, self.starts.tolist(), [*self.starts[1:].tolist(), None]), strict=True)
+        )
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Writer:
             note: what else there is to say.
         """
         pieces = len(self.shares)
-        one, verdict, status, panels = step.one, step.verdict, step.status, self.table.panels[step.index]
+        one, verdict, status, panels = step.one, step.verdict, step.status, step.panels
         start, end = path_ends(self.shares, *scores)
         floor = one.floor if status is Status.NOISE else self.evaluator.epsilon * verdict.size
         jump_at = jump_size = None
@@ -74,10 +74,13 @@ class Writer:
 
     def jumps(self, panels: Panels, rule: str, example: int) -> NDArray[np.bool_]:
         """Where the score jumps: narrow panels that miss what their gradients, and rounding, cannot account for."""
+        narrow = panels.width <= NARROW
+        if not narrow.any():
+            return narrow
         missing = np.abs(panels.missing(rule))
         norm = panels.trapezoid if rule == "trapezoid" else panels.simpson
         rounding = 50 * self.evaluator.epsilon * self.evaluator.function.scale[example]
-        return np.asarray((panels.width <= NARROW) & (missing > UNSEEN * norm) & (missing > rounding))
+        return np.asarray(narrow & (missing > UNSEEN * norm) & (missing > rounding))
 
     def _curve(self, piece: int, step: Step, panels: Panels, start: float, end: float) -> CurveCertificate:
         """The certificate of one piece, judged by the panel rule."""
@@ -93,7 +96,7 @@ class Writer:
 
     def weights_used(self, step: Step) -> tuple[Nodes, Floats]:
         """The nodes and weights that the values are the sum of, ends of neighbouring panels listed twice."""
-        one, verdict, panels = step.one, step.verdict, self.table.panels[step.index]
+        one, verdict, panels = step.one, step.verdict, step.panels
         pieces = len(self.shares)
         if verdict.rule == "Romberg" and one.level is not None:
             rule = romberg(one.level)

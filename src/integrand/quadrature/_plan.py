@@ -36,7 +36,7 @@ def playthrough(
     (array([0, 1]), array([7, 1]))
     """
     total = float(squares.sum())
-    queue = [(-float(square), index) for index, square in enumerate(squares) if square > 0]
+    queue = [(-square, index) for index, square in enumerate(squares.tolist()) if square > 0]
     heapq.heapify(queue)
     chosen: dict[int, int] = {}
     count = 0
