@@ -66,7 +66,7 @@ class Adaptive:
         self.writer = Writer(evaluator, self.table, self.shares)
         self.waiting = deque(range(self.examples))
         self.active: list[Progressing] = []
-        self.groups = Grouped.of(self.table.panels, self.examples, self.shares)
+        self.groups: Grouped  # of the last wave
         self.values = torch.zeros(self.examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
         self.records: dict[int, ExampleCertificate] = {}
         none = np.zeros(0, np.int64)
@@ -124,10 +124,12 @@ class Adaptive:
         def needs() -> Ints:
             return np.asarray(np.cumsum(_costs(self.table.panels.slots[halve, 0], depths)))
 
+        if not len(halve):
+            return 0
         for spare in (halve, halve[:1]):
-            want = needs()[-1:] if spare is halve else needs()[:1]
-            if len(want) and want[0] > store.room:
-                self.table.let_go(int(want[0]) - store.room, spare)
+            want = needs()[len(spare) - 1]
+            if want > store.room:
+                self.table.let_go(int(want) - store.room, spare)
         return max(1, int(np.searchsorted(needs(), store.room, side="right")))
 
     def _look_at_fresh(self, fresh: Ints) -> None:

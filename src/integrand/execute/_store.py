@@ -52,7 +52,9 @@ class Store:
         """Slots for new nodes."""
         while count > len(self._free):
             self._grow()
-        out = np.array([self._free.pop() for _ in range(count)], np.int64)
+        first = len(self._free) - count
+        out = np.array(self._free[first:][::-1], np.int64)
+        del self._free[first:]
         self.peak = max(self.peak, len(self) - len(self._free))
         return out
 
@@ -60,18 +62,21 @@ class Store:
         old = len(self)
         left = self.capacity - old
         size = min(max(self.block, old), left) if left > 0 else self.block
-        self._starts = np.r_[self._starts, old]
+        self._starts = np.append(self._starts, old)
         self._blocks.append(torch.empty(size, self.features, dtype=self.dtype, device=self.device))
         extra = np.zeros(size)
-        self.scores, self.slopes = np.r_[self.scores, extra], np.r_[self.slopes, extra]
-        self._uses = np.r_[self._uses, extra.astype(np.int64)]
+        self.scores, self.slopes = np.append(self.scores, extra), np.append(self.slopes, extra)
+        self._uses = np.append(self._uses, extra.astype(np.int64))
         self._free += list(range(old + size - 1, old - 1, -1))
 
     def put(self, slots: Ints, done: Evaluated) -> None:
         """Fill slots with evaluated nodes."""
         terms = done.terms.to(self.device)
-        for block, which, inside in self._places(slots):
-            block[inside] = terms[which]
+        if len(self._blocks) == 1:
+            self._blocks[0][torch.as_tensor(slots, device=self.device)] = terms
+        else:
+            for block, which, inside in self._places(slots):
+                block[inside] = terms[which]
         self.scores[slots], self.slopes[slots] = done.scores, done.slopes
 
     def rows(self, slots: Ints) -> Tensor:
@@ -106,5 +111,5 @@ class Store:
         """Count one use less; unused slots are free again."""
         flat = slots.ravel()
         np.add.at(self._uses, flat, -1)
-        unique = np.unique(flat)
-        self._free += unique[self._uses[unique] == 0].tolist()
+        unused = flat[self._uses[flat] == 0]
+        self._free += dict.fromkeys(unused.tolist())  # each once

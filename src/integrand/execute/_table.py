@@ -91,7 +91,9 @@ class Grouped:
         order = np.argsort(panels.line % examples, kind="stable")
         panels = panels[order]
         piece, owner = np.divmod(panels.line, examples)
-        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        new = np.ones(len(owner), bool)
+        new[1:] = owner[1:] != owner[:-1]
+        starts = np.flatnonzero(new)
         weight = shares[piece]
         squares = {rule: (weight * panels.indicators(rule)) ** 2 for rule in KAPPA}
         missing = {rule: weight * panels.missing(rule) for rule in KAPPA}
@@ -155,13 +157,17 @@ class Table:
 
     def admit(self, examples: Ints) -> None:
         """Give examples a place among the sums."""
-        free = np.setdiff1d(np.arange(len(self.sums)), self.place)
-        more = len(examples) - len(free)
+        if not len(examples):
+            return
+        free = np.ones(len(self.sums), bool)
+        free[self.place[self.place >= 0]] = False
+        places = np.flatnonzero(free)
+        more = len(examples) - len(places)
         if more > 0:
-            free = np.r_[free, len(self.sums) + np.arange(more)]
+            places = np.concatenate([places, len(self.sums) + np.arange(more)])
             self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
-        self.place[examples] = free[: len(examples)]
-        self.sums[torch.as_tensor(self.place[examples], device=self.device)] = 0
+        self.place[examples] = places = places[: len(examples)]
+        self.sums[torch.as_tensor(places, device=self.device)] = 0
 
     def refine(self, parents: Ints, depths: Ints, fresh: Ints, first: int, witness: float | None = None) -> Ints:
         """Halve panels so many times over, and start the lines of fresh examples; evaluate what that needs, all at once.
@@ -177,15 +183,16 @@ class Table:
             Where each panel went that was not halved.
         """
         old = self.panels[parents]
-        lines = (fresh[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
-        line, depth = np.r_[old.line, lines], np.r_[depths, np.full(len(lines), first)]
-        start, width = np.r_[old.start, np.zeros(len(lines))], np.r_[old.width, np.ones(len(lines))]
-        before = np.r_[old.slots, np.full((len(lines), 5), -1)]
-        groups = [_Divided.of(at, int(d), before) for d in np.unique(depth) for at in [np.flatnonzero(depth == d)]]
+        lines, count = self._lines(fresh), len(fresh) * self.pieces
+        line, depth = np.concatenate([old.line, lines]), np.concatenate([depths, np.full(count, first)])
+        start, width = np.concatenate([old.start, np.zeros(count)]), np.concatenate([old.width, np.ones(count)])
+        before = np.concatenate([old.slots, np.full((count, 5), -1)])
+        groups = [_Divided.of(at, d, before) for d in sorted(set(depth.tolist())) for at in [np.flatnonzero(depth == d)]]
         self._evaluate(groups, line, start, width, lines if witness is not None else lines[:0], witness or 0.0)
         for group in groups:
             mine = group.at[group.at < len(old)]
-            self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
+            if len(mine):
+                self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
         parts = [group.parts(line, start, width) for group in groups]
         all_lines, starts, widths, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
         self.store.hold(slots)
@@ -205,7 +212,7 @@ class Table:
             new, steps = group.slots < 0, group.slots.shape[1] - 1
             times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
             lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
-        t, where = np.r_[*times, np.full(len(witnessed), witness)], np.r_[*lines, witnessed]
+        t, where = np.concatenate([*times, np.full(len(witnessed), witness)]), np.concatenate([*lines, witnessed])
         taken = self.store.take(len(t))
         self.witness[witnessed] = mine = taken[len(t) - len(witnessed) :]
         self.store.hold(mine)
@@ -264,15 +271,22 @@ class Table:
 
     def remove(self, examples: Ints) -> Ints:
         """Drop finished examples; returns where each remaining panel went (-1 for those that are gone)."""
-        kept = ~np.isin(self.panels.line % self.examples, examples)
-        gone = self.panels.slots[~kept]
-        self.store.release(gone[gone[:, 0] >= 0])
-        lines = (examples[None, :] + self.examples * np.arange(self.pieces)[:, None]).ravel()
-        self.store.release(self.witness[lines[self.witness[lines] >= 0]])
+        if not len(examples):
+            return np.arange(len(self.panels))
+        over = np.zeros(self.examples, bool)
+        over[examples] = True
+        kept = ~over[self.panels.line % self.examples]
+        gone, lines = self.panels.slots[~kept], self._lines(examples)
+        witnesses = self.witness[lines]
+        self.store.release(np.concatenate([gone[gone[:, 0] >= 0].ravel(), witnesses[witnesses >= 0]]))
         self.witness[lines] = -1
         self.panels = self.panels[kept]
         self.place[examples] = -1
         return np.where(kept, np.cumsum(kept) - 1, -1)
+
+    def _lines(self, examples: Ints) -> Ints:
+        """The lines of examples, by piece."""
+        return (examples + self.examples * np.arange(self.pieces)[:, None]).ravel()
 
     def pooled(self, places: Ints, shares: Floats) -> Tensor:
         """The sums of some places over their pieces, (places, 4, features)."""
