@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from .._trees import Leaves
 from ..functions import Function
 from ..functions._call import Call
-from ..functions._modules import modules_of
+from ..functions._modules import all_modules, modules_of
 from ..functions._scores import Scorer
 from ._remember import known, known_of
 
@@ -187,19 +187,19 @@ def _signature(function: Function, way: object, size: int) -> Any:
 
 def _fingerprint(model: Callable[..., Any]) -> tuple[object, ...] | None:
     """Where the model's numbers are; None where hooks may do anything."""
-    out: list[object] = []
-    for root in modules_of(model):
-        for module in root.modules():
-            if _hooked(module):
-                return None
-            out.append((id(module), module.training))
-        out += [(id(t), t.data_ptr()) for group in (root.parameters(), root.buffers()) for t in group]
-    return tuple(out) if out else None
+    modules = all_modules(modules_of(model))
+    if any(map(_hooked, modules)):
+        return None
+    tensors = [t for m in modules for group in (m._parameters, m._buffers) for _, t in group.items() if t is not None]
+    out = (*((id(m), m.training) for m in modules), *((id(t), t.data_ptr()) for t in tensors))
+    return out or None
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _hooked(module: nn.Module) -> bool:
-    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any(getattr(module, name, None) for name in names)
+    return any(getattr(module, name, None) for name in _HOOKS)
 
 
 class Recordings:

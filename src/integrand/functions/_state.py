@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, TrainModeError
-from ._modules import modules_of
+from ._modules import all_modules, modules_of
 
 SMALL = 1 << 16
 """Buffers up to this size are kept to be put back; larger ones only where a module is in train mode."""
@@ -57,16 +57,19 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
     recurrent networks may be differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers, torch's
     random state and switches are as before, whatever happened.
     """
-    modules = modules_of(model)
-    check_eval_mode(modules)
-    parameters = {id(p): p for m in modules for p in m.parameters() if p.requires_grad}
+    roots = modules_of(model)
+    modules = all_modules(roots)
+    if any(module.training for module in modules):
+        check_eval_mode(roots)
+    every = {id(p): p for m in modules for _, p in m._parameters.items() if p is not None}
+    parameters = {key: parameter for key, parameter in every.items() if parameter.requires_grad}
     if any(parameter.is_inference() for parameter in parameters.values()):
         raise ModelError(
             "the model was built inside torch.inference_mode(), and its parameters cannot take part in a gradient. Expected "
             "ordinary parameters: build or load the model outside, or explain copy.deepcopy(model)."
         )
     buffers = _kept_buffers(modules)
-    cuda = {p.device for m in modules for p in m.parameters() if p.device.type == "cuda"}
+    cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
     if torch.cuda.is_initialized():  # also where no module can be seen
         cuda.add(torch.device("cuda", torch.cuda.current_device()))
     with ExitStack() as stack:
@@ -74,7 +77,7 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         if cuda:
-            recurrent = any(isinstance(s, nn.RNNBase) for m in modules for s in m.modules())
+            recurrent = any(isinstance(module, nn.RNNBase) for module in modules)
             stack.enter_context(cuda_in_float32(recurrent=recurrent))
         try:
             if not differentiable:
@@ -140,10 +143,10 @@ def _together(places: list[tuple[nn.Module, str, Tensor]]) -> Tensor:
 def _kept_buffers(modules: Sequence[nn.Module]) -> list[Kept]:
     """Buffers that a forward pass might write to, those of one kind together."""
     kinds: dict[object, list[tuple[nn.Module, str, Tensor]]] = {}
-    for root in modules:
-        for module in root.modules():
-            for name, buffer in module.named_buffers(recurse=False):
-                kept = module.training or buffer.numel() <= SMALL
-                if kept and not buffer.is_meta and not buffer.is_inference() and buffer.layout == torch.strided:
-                    kinds.setdefault((buffer.device, buffer.dtype), []).append((module, name, buffer))
+    for module in modules:
+        for name, buffer in module._buffers.items():
+            if buffer is None or not (module.training or buffer.numel() <= SMALL):
+                continue
+            if not buffer.is_meta and not buffer.is_inference() and buffer.layout == torch.strided:
+                kinds.setdefault((buffer.device, buffer.dtype), []).append((module, name, buffer))
     return [Kept.of(places) for places in kinds.values()]
