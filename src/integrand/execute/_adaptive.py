@@ -242,17 +242,19 @@ class Adaptive:
             return replace(step, status=Status.CONVERGED if one.floor <= goal or exact else Status.NOISE)
         squares = self.groups.squares[rule][part]
         # What the estimate is over the root of the summed squares, without the caution of the first wave.
-        raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / max(np.sqrt(squares.sum()), 1e-300), 1.0)
+        root = max(math.sqrt(squares.sum()), 1e-300)
+        raised = max(verdict.panel_error / (FIRST if one.waves == 0 else 1.0) / root, 1.0)
         aim = (self.pace.aim * (max(goal, one.floor) - moved) / raised) ** 2
         jumps = self.writer.jumps(panels, rule, one.example)
         stuck = jumps | (panels.width <= self.narrowest)
-        if stuck.any() and squares[stuck].sum() > aim:
+        rest = float(squares[stuck].sum())
+        if rest > aim:
             one.floor = max(one.floor, verdict.error)
             if jumps.any() and verdict.error <= 100 * self.evaluator.function.rounding()[one.example]:
                 # Large terms that cancel: no jump, but their rounding. Nothing at all remains where no gradient does.
                 return replace(step, status=Status.CONVERGED if verdict.size == 0 else Status.NOISE)
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
-        chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - squares[stuck].sum(), SPLIT[rule], 4 * self.limit)
+        chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - rest, SPLIT[rule], 4 * self.limit)
         spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
         depths = np.ones_like(chosen)
         if self.pace.deepest > 1:

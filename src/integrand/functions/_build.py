@@ -182,19 +182,20 @@ def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor
     """The scores at the input, and how large the numbers are that they are made of."""
     every = torch.arange(examples)
     scores = scorer(outputs, every).detach()
-    bad = (~scores.isfinite()).nonzero().flatten().tolist()
-    if bad:
-        raise NonFiniteError(
-            f"the score is {scores[bad[0]].item()} at the input (example {bad[0]}); expected a finite number. "
-            "Look for overflow, log of 0 or division by 0 in the model; a log-probability may need score='probability'."
-        )
     size = scores.abs()
     if scorer.score == "logit" and scorer.function is None:
         tensor = main_tensor(scorer.seen(outputs, every)[0]).detach()
         rows = tensor.reshape(examples, -1).abs()
         # Other outputs may be -inf on purpose: classes that are masked out.
         size = torch.maximum(size, torch.where(rows.isfinite(), rows, 0).amax(1))
-    return scores, size.double().cpu().numpy()
+    found, sizes = torch.stack([scores.double(), size.double()]).cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise NonFiniteError(
+            f"the score is {found[bad[0]]} at the input (example {bad[0]}); expected a finite number. "
+            "Look for overflow, log of 0 or division by 0 in the model; a log-probability may need score='probability'."
+        )
+    return scores, sizes
 
 
 @dataclass(frozen=True)
