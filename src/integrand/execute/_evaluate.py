@@ -234,10 +234,6 @@ class Evaluator:
                 self.corrections[torch.as_tensor(examples, device=self.corrections.device)] = 0.0
         self._seen.forget(examples)
 
-    def correction(self, example: int) -> Tensor | float:
-        """What to add to the attributions of an example for its lower precision, (features,), or nothing."""
-        return 0.0 if self.corrections is None else self.corrections[example]
-
     def moved(self) -> Floats:
         """What a lower precision than the model's moves the attributions of each example by still (L1)."""
         seen = self.profile() if self.shifts.any() else None
