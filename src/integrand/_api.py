@@ -103,8 +103,8 @@ def integrated_gradients(
         groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out. The
             tolerance is then that of the groups' sums, with all that is left out as one more group.
         create_graph: make the values differentiable, for attribution priors.
-        max_evaluations: gradient evaluations that one example may take; up to 11 more go into checks (of the precision, of
-            rounding, of claims).
+        max_evaluations: gradient evaluations that one example may take; checks (of the precision, of rounding, of claims),
+            and an attempt in a lower precision that is given up, come on top.
         memory: bytes that the run may hold beyond model and result, as far as it can tell: a third for activations, the
             rest for gradients that the control keeps and works on. At least one row and one panel are held in any case.
         chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the

@@ -108,7 +108,7 @@ def _kind(value: object) -> str:
 def flat(leaves: Sequence[Tensor]) -> Tensor:
     """Rows of all leaves side by side: N tensors of shape (N, ...) to one (N, features)."""
     # Not flatten(1): a row may be a single number, of shape ().
-    rows = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
+    rows = [leaf.reshape(leaf.shape[0], leaf.shape[1:].numel()) for leaf in leaves]
     return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 

@@ -113,26 +113,99 @@ def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPat
     assert all(one.moved == 0 for one in tight.certificate)
 
 
-@pytest.mark.parametrize("count", [2, 5])
-def test_one_node_will_do_where_little_is_moved(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In both precisions at one node each, and nothing is made up for; few paths are also evaluated at their start, in full."""
+@pytest.mark.parametrize(("count", "checked", "forwards"), [(2, 2 * 2 + 1, 0), (5, 2, 1)])
+def test_what_the_check_takes(count: int, checked: int, forwards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node of each path in both precisions; of few paths two, and the start in full, which saves a forward pass there."""
     Tempting(monkeypatch, ("float16",))
     model, x = network(), inputs(count)
     result = ig.integrated_gradients(model, x, target=1, tol=0.05)
     plain = ig.integrated_gradients(model, x, target=1, tol=0.05, precision="float32")
-    for low, full in zip(result.certificate, plain.certificate, strict=True):
+    assert isinstance(result.values, Tensor)
+    for low, full, values in zip(result.certificate, plain.certificate, result.values, strict=True):
         assert (low.precision, full.precision) == ("float16", "float32")
-        assert low.gradients == full.gradients + (3 if count == 2 else 2)
-        assert low.forwards == full.forwards + (0 if count == 2 else 1)
+        assert low.gradients == full.gradients + checked
+        assert low.forwards == full.forwards + forwards
         assert low.baseline_score == pytest.approx(full.baseline_score, rel=1e-5)
         assert low.score == pytest.approx(full.score, rel=1e-5)
-        assert low.moved < 0.01
-    # Closer to what they vary by than to what they differ by: two nodes, and their mean difference is added.
+        assert low.residual == pytest.approx(float(values.double().sum()) - (low.score - low.baseline_score), abs=1e-6)
+        assert 0 < low.moved < 0.01
+
+
+def test_rows_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk may hold the start of the path alone, which is evaluated in full only."""
+    Tempting(monkeypatch, ("float16",))
+    model, x = network(), inputs(2)
+    single = ig.integrated_gradients(model, x, target=1, tol=0.05, chunk=1)
+    assert {one.precision for one in single.certificate} == {"float16"}
+    assert (errors(single, model, x) <= 0.05).all()
+
+
+def test_where_one_node_does_not_do_two_are_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tolerance between what they differ by and what they vary by."""
+    Tempting(monkeypatch, ("float16",))
+    model, x = network(), inputs()
+    result = ig.integrated_gradients(model, x, target=1, tol=0.05)
     closer = float(np.mean([one.moved for one in result.certificate])) / _settle.SHARE
     corrected = ig.integrated_gradients(model, x, target=1, tol=closer)
     assert {one.precision for one in corrected.certificate} == {"float16"}
     assert (errors(corrected, model, x) <= closer).all()
     assert max(one.moved for one in corrected.certificate) < min(one.moved for one in result.certificate)
+
+
+class Chain(nn.Module):
+    """Flat, or nearly so, until past the middle of the path, then steep; what float16 rounds are large numbers that cancel."""
+
+    def __init__(self, seed: int, beside: float) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        along, self.large = torch.randn(64, generator=generator), torch.randn(32, generator=generator)
+        along = along / along.norm()
+        first = torch.randn(64, 32, generator=generator) / 32**0.5 + 100 * along[:, None] * self.large
+        second = torch.randn(16, 64, generator=generator) / 8
+        self.first, self.second = nn.Parameter(first), nn.Parameter(second - (second @ along)[:, None] * along)
+        self.beside = beside
+
+    def inner(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(nn.functional.linear(x, self.first), self.second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.inner(x) - 1).relu().square().sum(1) + self.beside * x.sum(1)
+
+    def inputs(self, count: int) -> Tensor:
+        x = torch.randn(count, 32, generator=torch.Generator().manual_seed(1))
+        x = x - (x @ self.large)[:, None] * self.large / self.large.square().sum()
+        return (x * (1.6 / self.inner(x).amax(1, keepdim=True))).detach()
+
+
+@pytest.mark.parametrize("beside", [0.0, 0.01])
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_check_where_the_gradient_is_small_proves_nothing(
+    seed: int, count: int, beside: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Tempting(monkeypatch, ("float16",))
+    model = Chain(seed, beside).eval()
+    x = model.inputs(count)
+    result = ig.integrated_gradients(model, x, tol=0.01)
+    exact = ig.integrated_gradients(model.double(), x.double(), tol=1e-6, precision="float32")
+    assert isinstance(result.values, Tensor)
+    assert isinstance(exact.values, Tensor)
+    for values, true, one in zip(result.values.double(), exact.values, result.certificate, strict=True):
+        assert (values - true).abs().sum() <= one.error * true.abs().sum()
+        assert one.status in (Status.CONVERGED, Status.EXACT)
+
+
+def test_a_precision_that_does_not_converge_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float16 rounds F to steps that look like jumps; float32 does without."""
+    Tempting(monkeypatch, ("float16",))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(48, 64), nn.ReLU(), nn.Linear(64, 1)).eval()
+    monkeypatch.setattr(_settle, "SHARE", 1e9)
+    result = ig.integrated_gradients(model, inputs(1), tol=1e-3, max_evaluations=400)
+    plain = ig.integrated_gradients(model, inputs(1), tol=1e-3, max_evaluations=400, precision="float32")
+    assert result.certificate.converged
+    assert result.certificate[0].precision == "float32"
+    torch.testing.assert_close(result.values, plain.values)
 
 
 def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

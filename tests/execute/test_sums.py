@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,3 +167,11 @@ def test_every_evaluation_is_on_the_certificate(options: dict[str, float]) -> No
         assert certificate.gradients < rows < owned
     else:
         assert rows == owned
+
+
+@pytest.mark.parametrize("options", [{"steps": 8, "rule": "midpoint"}, {"tol": 1e-3}])
+def test_large_attributions_that_cancel(options: dict[str, Any]) -> None:
+    """Their partial sums are beyond float32, they themselves are not: F = w x, a = w."""
+    weights = torch.tensor([1.8e38, 1.8e38, -1.8e38, -1.8e38])
+    result = ig.integrated_gradients(lambda x: (x.double() @ weights.double()).float(), torch.ones(1, 4), **options)
+    torch.testing.assert_close(result.values, weights[None])

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ..attribution import ExampleCertificate, Status
+from ..errors import ModelError
 from ..quadrature._panels import SPLIT
 from ..quadrature._plan import playthrough
 from ._checks import check_rows, noise, outdated
@@ -39,7 +40,7 @@ from ._nodes import Floats, Ints, Nodes
 from ._outcome import Outcome
 from ._pace import Pace
 from ._precision import COARSE, Precision, Way
-from ._settle import settle, settle_again
+from ._settle import note_failure, settle, settle_again
 from ._table import Grouped, Table
 from ._write import Writer
 
@@ -74,6 +75,7 @@ class Adaptive:
         self.expected = np.full(self.examples, 17 * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
         self.moved = np.zeros(self.examples)  # by a lower precision (L1)
+        self.free = evaluator.gradients.copy()  # gradients of checks and of attempts given up, which the limit is not for
         self.epsilon = evaluator.epsilon
         self.check_noise = tol < 1e4 * self.epsilon
         self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
@@ -146,9 +148,18 @@ class Adaptive:
             self._again()
             settle_again(self.evaluator, self.tol)
             return
-        check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
-        if self.evaluator.runner.low:
-            self.end_scores[:, :, fresh] = full_ends(self.evaluator, fresh)
+        try:
+            check_rows(self.evaluator, self.end_scores[1, -1, fresh], fresh)
+        except ModelError:
+            if self.asked or not self.evaluator.runner.low:
+                raise
+            self._give_up()  # in float32 it will show whether it is the model or the precision
+            return
+        if self.evaluator.lowered is not None and self.evaluator.runner.low:
+            full = full_ends(self.evaluator, fresh)
+            slipped = self.shares @ ((full[1] - full[0]) - (self.end_scores[1] - self.end_scores[0])[:, fresh])
+            self.evaluator.lowered.slip(fresh, slipped, self.evaluator.function.scale[fresh])
+            self.end_scores[:, :, fresh] = full
         if self.check_noise:
             found = noise(self.evaluator, fresh)
             for one, value in zip(self.active[-len(fresh) :], found, strict=True):
@@ -160,9 +171,10 @@ class Adaptive:
         verdicts = self.judge.verdicts(self.active, self.groups)
         self.moved = self.evaluator.moved()
         if self._too_coarse(verdicts):
-            self.evaluator.runner.take(Way())
-            return self._again()
+            return self._give_up()
         steps = [self._next(one, verdict) for one, verdict in zip(self.active, verdicts, strict=True)]
+        if self._unasked() and not {step.status for step in steps} <= {None, Status.CONVERGED}:
+            return self._give_up()
         steps = self._doubted(steps)
         for one in self.active:
             one.waves += 1
@@ -177,15 +189,23 @@ class Adaptive:
 
     def _too_coarse(self, verdicts: list[Verdict]) -> bool:
         """Whether a precision that nobody asked for turns out to move attributions by too much after all."""
-        if self.asked or not self.evaluator.runner.low:
-            return False
         pairs = zip(self.active, verdicts, strict=True)
-        return any(2 * self.moved[one.example] > self.tol * verdict.size for one, verdict in pairs)
+        return self._unasked() and any(2 * self.moved[one.example] > self.tol * verdict.size for one, verdict in pairs)
+
+    def _unasked(self) -> bool:
+        return self.evaluator.runner.low and not self.asked
+
+    def _give_up(self) -> tuple[Ints, Ints]:
+        """Go on in float32: a precision that nobody asked for does not do."""
+        note_failure(self.evaluator, self.tol)
+        self.evaluator.runner.take(Way())
+        return self._again()
 
     def _again(self) -> tuple[Ints, Ints]:
         """Start all unfinished examples once more."""
         unfinished = np.array([one.example for one in self.active], np.int64)
         self.evaluator.forget(unfinished)
+        self.free[unfinished] = self.evaluator.gradients[unfinished]
         self.waiting.extend(unfinished.tolist())
         self.table.remove(unfinished)
         self.active = []
@@ -200,7 +220,7 @@ class Adaptive:
             if step.one.example not in doubted:
                 return step
             verdict = replace(step.verdict, error=doubted[step.one.example])
-            needed = int(self.evaluator.gradients[step.one.example]) + 4 * len(step.index)
+            needed = self._spent(step.one.example) + 4 * len(step.index)
             status = None if needed <= self.limit else Status.BUDGET
             return replace(
                 step, verdict=verdict, halve=step.index, depths=np.ones_like(step.index), status=status, needed=needed
@@ -255,7 +275,7 @@ class Adaptive:
                 return replace(step, status=Status.CONVERGED if verdict.size == 0 else Status.NOISE)
             return replace(step, status=Status.JUMP if jumps.any() else Status.NOISE)
         chosen, times = playthrough(np.where(stuck, 0.0, squares), aim - rest, SPLIT[rule], 4 * self.limit)
-        spent, count = int(self.evaluator.gradients[one.example]), int(times.sum())
+        spent, count = self._spent(one.example), int(times.sum())
         depths = np.ones_like(chosen)
         if self.pace.deepest > 1:
             deepest = self.pace.depth(one.waves, kinked=rule == "trapezoid" and kinked(panels))
@@ -263,7 +283,7 @@ class Adaptive:
         if self.judge.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(~stuck)
             depths = np.ones_like(chosen)
-        self.expected[one.example] = spent + 4 * min(count, (self.limit - spent) // 4)
+        self.expected[one.example] = self.free[one.example] + spent + 4 * min(count, (self.limit - spent) // 4)
         slots = panels.slots[chosen, 0]
         for depth in (depths, np.ones_like(depths)):  # by single halvings, should the budget be short
             within = int(np.searchsorted(np.cumsum(_costs(slots, depth)), self.limit - spent, side="right"))
@@ -272,6 +292,10 @@ class Adaptive:
         if not within:
             return replace(step, status=Status.BUDGET, needed=spent + 4 * count)
         return replace(step, halve=index[chosen[:within]], depths=depth[:within])
+
+    def _spent(self, example: int) -> int:
+        """Gradients that count towards the limit."""
+        return int(self.evaluator.gradients[example] - self.free[example])
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
@@ -293,11 +317,15 @@ class Adaptive:
         self.expected[examples] = self.evaluator.gradients[examples]
 
     def _corrected(self, steps: list[Step], values: Tensor) -> list[Step]:
-        """Without the part of what a lower precision moves that is known; it is added to the values (steps, features)."""
-        if self.evaluator.corrections is None:
+        """With the scores of full precision, and without the part of what a lower one moves that is known.
+
+        That part is added to the values (steps, features).
+        """
+        lowered, examples = self.evaluator.lowered, [step.one.example for step in steps]
+        if lowered is None or not self.evaluator.runner.low:
             return steps
-        examples = [step.one.example for step in steps]
-        values += self.evaluator.corrections[examples].to(values)
+        if lowered.corrections is not None:
+            values += lowered.corrections[examples].to(values)
         sums, sizes = torch.stack([values.sum(1), torch.linalg.vector_norm(values, 1, 1)]).tolist()
         starts, ends = self.end_scores[:, :, examples]
         residuals = (np.array(sums) - self.shares @ (ends - starts)).tolist()

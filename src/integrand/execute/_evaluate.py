@@ -18,6 +18,7 @@ from ..functions import Function
 from ..paths import Piece
 from ._ahead import Coming, one_behind
 from ._devices import Crew, in_turn
+from ._lowered import Lowered
 from ._memory import Chunks
 from ._nodes import Floats, Ints, Nodes, check_finite
 from ._precision import Runner, Way
@@ -58,6 +59,7 @@ class Asked:
         gradients: (N, ...) each.
         terms: gradient times velocity, (N, features); where that is multiplied later, gradients alone.
         sums: F, the sum of gradient times velocity, and that of its size, (3, N).
+        strict: whether that sum must be a number, or may overflow.
     """
 
     index: Ints
@@ -65,6 +67,7 @@ class Asked:
     gradients: Leaves
     terms: Tensor
     sums: Coming
+    strict: bool = True
 
 
 class Evaluator:
@@ -102,9 +105,7 @@ class Evaluator:
         self.columns = columns
         self._runner = Runner(function)
         self.crew: Crew | None = None  # see execute._devices.sharing
-        self.shifts = np.zeros(function.examples)  # what a lower precision moves still, over the mass of the gradients,
-        self.corrections: Tensor | None = None  # with this added, (examples, features)
-        self.starts: Floats | None = None  # F(x') in full precision, (examples,), where that is known beforehand
+        self.lowered: Lowered | None = None  # what a lower precision does, where one is or was used
         self._seen = Recorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
 
@@ -154,7 +155,7 @@ class Evaluator:
         if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
             return None
         here = asked.nodes
-        check_finite(self.function.tree.names, here, values, slopes, asked.gradients)
+        check_finite(self.function.tree.names, here, values, slopes if asked.strict else np.zeros(len(here)), asked.gradients)
         self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
         return Evaluated(asked.index, values, slopes, asked.terms)
 
@@ -228,21 +229,23 @@ class Evaluator:
 
     def forget(self, examples: Ints) -> None:
         """These examples start again: their points so far count for nothing, though they were evaluated."""
-        if not self.runner.low:
-            self.shifts[examples] = 0.0
-            if self.corrections is not None:
-                self.corrections[torch.as_tensor(examples, device=self.corrections.device)] = 0.0
+        if self.lowered is not None and not self.runner.low:
+            self.lowered.stop(examples)
         self._seen.forget(examples)
 
     def moved(self) -> Floats:
         """What a lower precision than the model's moves the attributions of each example by still (L1)."""
-        seen = self.profile() if self.shifts.any() else None
-        if seen is None:
+        seen = None if self.lowered is None else self.profile()
+        if seen is None or self.lowered is None:
             return np.zeros(self.function.examples)
         joined = (np.diff(seen.example) == 0) & (np.diff(seen.piece) == 0)
-        weights = np.abs([piece.weight for piece in self.pieces])[seen.piece[1:]]
-        steps = np.where(joined, weights * np.diff(seen.t) * (seen.mass[1:] + seen.mass[:-1]) / 2, 0.0)
-        return np.asarray(self.shifts * np.bincount(seen.example[1:], steps, self.function.examples))
+        before, after = np.r_[0.0, np.where(joined, seen.t[:-1], 0.0)], np.r_[np.where(joined, seen.t[1:], 1.0), 1.0]
+        # Each node stands for its half of the way to the next one, or for all of the way to the end.
+        first, last = np.r_[True, ~joined], np.r_[~joined, True]
+        width = np.where(last, after - seen.t, (after - seen.t) / 2) + np.where(first, seen.t - before, (seen.t - before) / 2)
+        weights = np.abs([piece.weight for piece in self.pieces])[seen.piece]
+        mass = np.bincount(seen.example, weights * width * seen.mass, self.function.examples)
+        return self.lowered.moved(mass.astype(np.float64))
 
     def profile(self) -> Profile | None:
         """All points where gradients were evaluated, as far as their velocities were known."""
@@ -298,7 +301,8 @@ class Evaluator:
             if velocity is None:
                 return self.asked(index, here, scores, gradients, velocities)
             terms = flat(gradients).to(self.dtype)
-            return Asked(index, here, gradients, terms, self._sums(scores, self._multiplied(terms, velocity, here), None))
+            sums = self._sums(scores, self._multiplied(terms, velocity, here), None)
+            return Asked(index, here, gradients, terms, sums, strict=False)
 
         for done in self._overlapped(nodes, ask, self.evaluated, step=examples):
             first, terms = int(done.index[0]), done.terms
@@ -380,7 +384,7 @@ class Evaluator:
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows."""
-        moved = float(self.moved()[example] / found["magnitude"]) if found["magnitude"] and self.shifts[example] else 0.0
+        moved = float(self.moved()[example] / found["magnitude"]) if found["magnitude"] and self.lowered is not None else 0.0
         return ExampleCertificate(
             **found,
             tol=tol,

@@ -96,8 +96,8 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction
     known = rule.embedded is not None
     total = (values * share).sum(0)
-    if evaluator.corrections is not None:
-        total = total + evaluator.corrections.to(total)
+    if evaluator.lowered is not None and evaluator.lowered.corrections is not None:
+        total = total + evaluator.lowered.corrections.to(total)
     total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
         0
     ]
@@ -149,8 +149,8 @@ def full_ends(evaluator: Evaluator, examples: Ints) -> Floats:
     """The same where the path was evaluated in a lower precision: in full, and no more of them than are not known already."""
     out = np.zeros((2, len(evaluator.pieces), len(examples)))
     out[1, -1] = evaluator.function.at_input.double().cpu().numpy()[examples]
-    if evaluator.starts is not None:
-        out[0, 0] = evaluator.starts[examples]
+    if evaluator.lowered is not None and evaluator.lowered.starts is not None:
+        out[0, 0] = evaluator.lowered.starts[examples]
         return out
     side, piece, place = (axis.ravel()[: -len(examples)] for axis in np.indices(out.shape))
     out[side, piece, place] = evaluator.scores_at(Nodes(side.astype(np.float64), examples[place], piece))

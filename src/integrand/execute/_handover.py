@@ -47,7 +47,7 @@ class Handover:
         Returns:
             What was found, and all that were tried.
         """
-        if not self.linear:
+        if not self.linear or self.evaluator.runner.low:
             return {}, set()
         budget = {step.one.example: self._regions(step) for step in steps}
         budget = {example: regions for example, regions in budget.items() if regions}

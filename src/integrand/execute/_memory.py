@@ -44,6 +44,7 @@ class Chunks:
         few: rows beyond which only what fits the caches pays.
         settled: whether the size has been measured, or named by the user; then only lack of memory changes it.
         each: bytes that autograd saves for a row; 0 before they are measured.
+        beside: bytes that a row takes besides: the point itself, its gradient, and that times the velocity.
         tuning: what other sizes take, where that is found out; None where the size is not to change.
         layouts: whether the inputs have channels, whose order in memory may matter.
         fixed: whether nothing is to be tried, see :meth:`fix`.
@@ -54,6 +55,7 @@ class Chunks:
     few: int
     settled: bool
     each: int = 0
+    beside: int = 0
     tuning: Tuning | None = None
     layouts: bool = False
     fixed: bool = False
@@ -64,7 +66,7 @@ class Chunks:
         *,
         rows: int | None,
         memory: int | None,
-        row_bytes: int = 1 << 30,
+        row_bytes: int | None = None,
         each: int = 0,
         crowd: int = 1,
         layouts: bool = False,
@@ -75,7 +77,7 @@ class Chunks:
             device: where the model runs.
             rows: what the user named.
             memory: bytes that the run may hold.
-            row_bytes: of the input.
+            row_bytes: of the input, where they matter.
             each: bytes that autograd saves for a row, where they are known from before.
             crowd: how many chunks run at a time, in the same memory.
             layouts: whether the inputs have channels, whose order in memory may matter.
@@ -85,9 +87,9 @@ class Chunks:
             target = min(target, torch.cuda.get_device_properties(device).total_memory // 8)
         if memory is not None:
             target = min(target, memory // 3)
-        first = rows or min(max(FIRST_BYTES // row_bytes, 2 if memory is None else 1), 256)
+        first = rows or min(max(FIRST_BYTES // (row_bytes or 1 << 30), 2 if memory is None else 1), 256)
         chunks = Chunks(first, max(target // crowd, 1), 8 if device.type == "cpu" else MOST_ROWS, settled=rows is not None)
-        chunks.layouts = layouts
+        chunks.layouts, chunks.beside = layouts, 3 * (row_bytes or 0)
         if each:
             chunks._settle(each)
         return chunks
@@ -118,13 +120,13 @@ class Chunks:
         self.settled = True
         few = max(self.few, MANY) if self.each <= SMALL_BYTES else self.few
         wanted = max(few, CACHE_BYTES // self.each)
-        self.size = int(min(max(self.target // self.each, 1), wanted, MOST_ROWS))
+        self.size = min(self._most(), wanted)
         if self.few < MOST_ROWS and not self.fixed:
             self.tuning = Tuning(Setting(self.size), self._most(), self.layouts)
 
     def _most(self) -> int:
         """Rows that memory has room for."""
-        return int(min(max(self.target // self.each, 1), MOST_ROWS))
+        return int(min(max(self.target // (self.each + self.beside), 1), MOST_ROWS))
 
     def resume(self, tuning: Tuning) -> None:
         """Go on from what was found before, with the memory of this run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from .._trees import Leaves
 from ..functions import Function
 from ..functions._call import Runs
 from ._record import Recordings
-
-if TYPE_CHECKING:
-    pass
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
 """``auto``: less than float32 on a GPU, where that pays and keeps the tolerance, as measured (:mod:`._settle`)."""

@@ -40,7 +40,7 @@ BYTES, SHARE = 2 << 30, 32
 """What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
 
 MOST = 32
-"""Recordings of a model; the oldest makes room for a new one."""
+"""Recordings of a model; the oldest make room for a new one, also where what they hold of their own comes to :data:`BYTES`."""
 
 ONE_AT_A_TIME = threading.RLock()
 """Recordings have one place for what they get and give, whoever asks; they run in one stream only."""
@@ -238,7 +238,7 @@ class Recordings:
             if not self._small(size):
                 return None
             with ONE_AT_A_TIME:
-                self._make_room()
+                self._make_room(size)
                 self._notes["recordings"][key] = self._made(leaves, rows, size)
         found: Recording | None = self._notes["recordings"].get(key)
         self.used |= found is not None
@@ -250,10 +250,12 @@ class Recordings:
         if self._notes is None or self._candidate is None:
             yield
             return
+        device = self.function.inputs[0].device
+        torch.cuda.synchronize(device)  # what was asked for before is not waited for
         start = time.perf_counter()
         yield
         asked = time.perf_counter() - start
-        torch.cuda.synchronize(self.function.inputs[0].device)
+        torch.cuda.synchronize(device)
         if asked < WAITS * (time.perf_counter() - start):
             self._notes["recordings"][self._candidate] = None
 
@@ -265,21 +267,28 @@ class Recordings:
 
     def _small(self, size: int) -> bool:
         total = torch.cuda.get_device_properties(self.function.inputs[0].device).total_memory
-        return bool(size * known_of(self.function).get("bytes", BYTES) <= min(BYTES, total // SHARE))
+        saved = known_of(self.function).get("bytes", BYTES) + 2 * self._row()
+        return bool(size * saved <= min(BYTES, total // SHARE))
 
-    def _make_room(self) -> None:
+    def _row(self) -> int:
+        return sum(leaf[0].nbytes for leaf in self.function.inputs)
+
+    def _make_room(self, size: int) -> None:
         """Forget the oldest recordings where there are many; and give back memory where there is little: capturing cannot."""
         assert self._notes is not None
-        kept = [key for key, one in self._notes["recordings"].items() if one is not None]
-        for key in kept[: max(0, len(kept) - MOST + 1)]:
-            del self._notes["recordings"][key]
+        recordings = self._notes["recordings"]
+        kept = [key for key, one in list(recordings.items()) if one is not None]
+        # The points and the gradients of each are its own; activations are shared.
+        fits = min(MOST, BYTES // max(1, 2 * max([size, *(key[1] for key in kept)]) * self._row()))
+        for key in kept[: max(0, len(kept) - fits + 1)]:
+            recordings.pop(key, None)
         device = self.function.inputs[0].device
         if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < 2 * BYTES:
             torch.cuda.empty_cache()
 
     def _made(self, leaves: Leaves, rows: Tensor, size: int) -> Recording | None:
         assert self._notes is not None
-        others = [one.graph.pool() for one in self._notes["recordings"].values() if one is not None]
+        others = [one.graph.pool() for one in list(self._notes["recordings"].values()) if one is not None]
         try:
             with torch.cuda.device(rows.device):
                 return Recording.make(self.function, leaves, rows, size, self.run, others[0] if others else None)

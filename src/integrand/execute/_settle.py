@@ -19,8 +19,9 @@ from torch import Tensor
 from .._trees import Leaves, flat
 from ..errors import OptionError
 from ._evaluate import Evaluator
+from ._lowered import Lowered
 from ._nodes import Floats, Ints, Nodes
-from ._precision import Precision, Way
+from ._precision import COARSE, Precision, Way
 from ._remember import known_of
 
 TRIED = ("float16", "tf32")
@@ -33,7 +34,10 @@ SHARE = 0.4
 """Of the tolerance: what a lower precision may take up to be chosen without being asked for."""
 
 FEW_LINES = 4
-"""Fewer lines than these make an unsteady mean; and they have room for one more node in the pass of the check, F(x')."""
+"""Fewer lines than these are checked at two nodes in any case; and they have room for one more in the same pass, F(x')."""
+
+HOPELESS = 10.0
+"""Over what may be moved: what two nodes would not mend either."""
 
 ONE, TWO = (0.5,), (0.25, 0.75)
 """Where a path is checked."""
@@ -61,17 +65,26 @@ def settle(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
     if asked:
         _check_possible(evaluator, wanted)
     notes = known_of(evaluator.function)
-    for name in (wanted,) if asked else _in_order(notes):
-        for times in (TWO,) if asked or notes.get(("uncorrected", name), 0.0) > SHARE * tol else (ONE, TWO):
-            found = _compared(evaluator, name, times)
-            caution = UNSURE if times is ONE or len(found.varies) * len(evaluator.pieces) < FEW_LINES else SAFETY
-            shifts = caution * np.maximum(found.varies, found.varies.mean())
-            if asked or shifts.max() <= SHARE * tol:
+    few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
+    for name in (wanted,) if asked else _in_order(notes, tol):
+        for times in (TWO,) if asked or few or notes.get(("uncorrected", name), 0.0) > room else (ONE, TWO):
+            found = _compared(evaluator, name, times, start=few and not asked)
+            shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
+            if asked or shifts.max() <= room:
                 evaluator.runner.take(found.way)
-                evaluator.shifts, evaluator.corrections, evaluator.starts = shifts, found.mean, found.starts
+                nothing, every = np.zeros_like(shifts), np.ones(len(shifts), bool)
+                evaluator.lowered = Lowered(shifts, found.sizes, found.mean, found.starts, COARSE[name], nothing, every)
                 notes["way"] = name
                 return
             notes["uncorrected" if times is ONE else "moved", name] = float(shifts.max())
+            if shifts.max() > HOPELESS * room:
+                notes["moved", name] = float(shifts.max())
+                break
+
+
+def note_failure(evaluator: Evaluator, tol: float) -> None:
+    """Remember that the precision in use did not do after all: it is not tried again at this tolerance."""
+    known_of(evaluator.function)["moved", evaluator.runner.way.name] = 2 * tol
 
 
 def settle_again(evaluator: Evaluator, tol: float) -> None:
@@ -82,9 +95,9 @@ def settle_again(evaluator: Evaluator, tol: float) -> None:
         settle(evaluator, cast(Precision, name), tol)
 
 
-def _in_order(notes: dict[Any, Any]) -> list[str]:
-    """What to try: first what was taken the last time."""
-    return sorted(TRIED, key=lambda name: name != notes.get("way"))
+def _in_order(notes: dict[Any, Any], tol: float) -> list[str]:
+    """What to try, unless it is known to move too much: first what was taken the last time."""
+    return sorted((n for n in TRIED if notes.get(("moved", n), 0.0) <= tol), key=lambda name: name != notes.get("way"))
 
 
 def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
@@ -92,7 +105,7 @@ def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
     if evaluator.device.type != "cuda" or not evaluator.plain() or evaluator.dtype != torch.float32:
         return False
     notes, lines = known_of(evaluator.function), evaluator.function.examples * len(evaluator.pieces)
-    if all(notes.get(("moved", name), 0.0) > tol for name in TRIED):
+    if not _in_order(notes, tol):
         return False
     each = notes.get("bytes")  # of a row; known from the second call on
     return lines >= 2 * FEW_LINES if each is None else bool(17 * lines * each >= WORTH)
@@ -117,21 +130,30 @@ class _Difference:
         way: the lower precision.
         mean: over the nodes of each path, summed over its pieces with their weights, (examples, features); None where there
             is one node only.
+        sizes: of the gradients in float32, the mean over nodes, likewise, (examples,).
         varies: how far single nodes are from it (from nothing if None), over the size of the gradients, (examples,).
         starts: F(x') in float32, (examples,), where that came with it.
     """
 
     way: Way
     mean: Tensor | None
+    sizes: Floats
     varies: Floats
     starts: Floats | None
 
 
-def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...]) -> _Difference:
-    """Evaluate nodes of every line in float32 and in a lower precision; all nodes of a line at a time."""
+def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: bool) -> _Difference:
+    """Evaluate nodes of every line in float32 and in a lower precision; all nodes of a line at a time.
+
+    Args:
+        evaluator: of whose examples.
+        name: the lower precision.
+        at: where on each line.
+        start: whether to find F(x') too, if the path is of one piece.
+    """
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
-    begun = pieces == 1 and examples < FEW_LINES
-    times = np.array([*at, 0.0] if begun else at)
+    start &= pieces == 1
+    times = np.array([*at, 0.0] if start else at)
     lines, many = np.arange(examples * pieces), max(1, evaluator.chunks.size // len(times))
     total = torch.zeros(examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
     size, off, starts, way = np.zeros(examples), np.zeros(examples), np.zeros(examples), None
@@ -151,7 +173,7 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...]) -> _Differ
     assert way is not None
     # What overflows is evaluated in float32 and needs no correction.
     mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 else None
-    return _Difference(way, mean, off / np.where(size > 0, size, 1.0), starts if begun else None)
+    return _Difference(way, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
 
 
 @dataclass(frozen=True)
@@ -178,12 +200,12 @@ def _both(evaluator: Evaluator, nodes: Nodes, name: str, way: Way | None) -> tup
         labels = torch.as_tensor(here.rows, device=evaluator.device)
         with evaluator.chunks.measuring(len(here)):
             scores, fine = evaluator.runner(leaves, labels)
-        if not ways:
-            ways.append(Way(name, _scale(evaluator, fine) if name == "float16" else 1.0))
         some = torch.as_tensor(np.flatnonzero(here.t > 0), device=evaluator.device)
         fine, speeds, points = (tuple(part.detach()[some] for part in side) for side in (fine, speeds, leaves))
         low = fine
         if len(some):
+            if not ways:
+                ways.append(Way(name, _scale(evaluator, fine) if name == "float16" else 1.0))
             with evaluator.runner.taking(ways[0]):
                 _, low = evaluator.runner(points, labels[some])
         terms = [evaluator.added(flat(part).to(evaluator.dtype) * flat(speeds)) for part in (fine, low)]
@@ -201,7 +223,7 @@ def _both(evaluator: Evaluator, nodes: Nodes, name: str, way: Way | None) -> tup
 def _scale(evaluator: Evaluator, gradients: Leaves) -> float:
     """A power of two that brings the largest gradient near :data:`LARGEST`; the same as last time if that will do."""
     largest = max(float(leaf.abs().max()) for leaf in gradients)
-    wanted = float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
+    wanted = float(2.0 ** np.floor(np.log2(LARGEST / largest))) if 0 < largest < np.inf else 1.0
     notes = known_of(evaluator.function)
     before: float = notes.get("scale", 0.0)
     if not wanted / 64 <= before <= wanted * 4:
