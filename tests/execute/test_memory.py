@@ -11,6 +11,7 @@ import integrand as ig
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError
 from integrand.execute._evaluate import Evaluated
 from integrand.execute._memory import MOST_ROWS, Chunks
+from integrand.execute._remember import known
 from integrand.execute._store import Store
 from integrand.functions._parts import out_of_memory
 
@@ -182,6 +183,21 @@ def test_slots_are_used_again() -> None:
     assert store.room == 10
     assert store.peak == 6
     assert not set(store.take(10)) - set(range(10))
+
+
+def test_recordings_make_room_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, empty, tried = torch.nn.Linear(1, 1), torch.empty, []
+
+    def full_until_released(*shape: int, **options: object) -> Tensor:
+        tried.append(shape)
+        if known(model)["recordings"]:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return empty(*shape, **options)  # type: ignore[call-overload, no-any-return]
+
+    known(model)["recordings"] = {"one": object()}
+    monkeypatch.setattr(torch, "empty", full_until_released)
+    assert len(Store(3, 100, torch.float32, CPU).take(2)) == 2
+    assert len(tried) == 2
 
 
 def test_the_store_grows_up_to_its_capacity() -> None:

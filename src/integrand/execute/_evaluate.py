@@ -209,7 +209,7 @@ class Evaluator:
         """Scores, and what terms (N, features) add up to with their signs and without; (3, N)."""
         sums = [terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)]
         kind = torch.promote_types(scores.dtype, sums[0].dtype)
-        return Coming.of(torch.stack([part.to(kind) for part in (scores, *sums)]))
+        return Coming.of(torch.stack([part.to(terms.device, kind) for part in (scores, *sums)]))
 
     def note(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
         """Check rows of gradient times velocity, or of their means over segments, and write them down for the profile."""

@@ -42,7 +42,7 @@ HOPELESS = 10.0
 ONE, TWO = (0.5,), (0.25, 0.75)
 """Where a path is checked."""
 
-WORTH = 1 << 30
+WORTH = 2 << 30
 """Bytes of activations of a first wave, from which on arithmetic outweighs the check on a GPU."""
 
 LARGEST = 16.0

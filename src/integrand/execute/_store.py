@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ._evaluate import Evaluated
 from ._nodes import Ints
+from ._remember import release
 
 BLOCK_BYTES = 16 << 20
 """Memory that is taken at a time, unless a block of 64 nodes is more."""
@@ -62,12 +63,22 @@ class Store:
         old = len(self)
         left = self.capacity - old
         size = min(max(self.block, old), left) if left > 0 else self.block
+        block = self._taken(size)
         self._starts = np.append(self._starts, old)
-        self._blocks.append(torch.empty(size, self.features, dtype=self.dtype, device=self.device))
+        self._blocks.append(block)
         extra = np.zeros(size)
         self.scores, self.slopes = np.append(self.scores, extra), np.append(self.slopes, extra)
         self._uses = np.append(self._uses, extra.astype(np.int64))
         self._free += list(range(old + size - 1, old - 1, -1))
+
+    def _taken(self, size: int) -> Tensor:
+        """Memory for so many slots; recordings of models make room for it."""
+        try:
+            return torch.empty(size, self.features, dtype=self.dtype, device=self.device)
+        except torch.OutOfMemoryError:
+            release()
+            torch.cuda.empty_cache()
+            return torch.empty(size, self.features, dtype=self.dtype, device=self.device)
 
     def put(self, slots: Ints, done: Evaluated) -> None:
         """Fill slots with evaluated nodes."""
