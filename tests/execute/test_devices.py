@@ -264,7 +264,7 @@ def test_differentiable_values_belong_to_the_models_own_weights(workers: list[st
 class Watched(nn.Module):
     """Writes down who ran how many rows with gradients, and lets others have their turn."""
 
-    def __init__(self, pause: float = 0.002) -> None:
+    def __init__(self, pause: float = 0.03) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
         self.runs: list[tuple[str, int, int, int]] = []
