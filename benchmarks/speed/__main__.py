@@ -4,6 +4,7 @@ python -m benchmarks.speed                                          # all cases 
 python -m benchmarks.speed --cases googlenet bert --batch 1 16      # some of them
 python -m benchmarks.speed --device cuda --minutes 8                # each case gets its share; the next run goes on from there
 python -m benchmarks.speed --again integrand                        # measure it anew, keep what the peers took
+python -m benchmarks.speed --again --same-steps                     # measure all anew, with the steps that were found before
 python -m benchmarks.speed --write-inputs FOLDER                    # for one without scikit-image and RDKit: --inputs FOLDER
 python -m benchmarks.speed --replot out/speed/speed.json            # table, summary and pictures once more
 python -m benchmarks.speed --tiny                                   # a look at whether it works; no figures
@@ -65,6 +66,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="for everything")
     parser.add_argument("--no-memory", action="store_true", help="on a CPU: no processes that measure peak memory")
     parser.add_argument("--again", nargs="*", metavar="WHO", help="measure anew, all or those named")
+    parser.add_argument("--same-steps", action="store_true", help="with --again: keep the steps that peers were found to need")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="out/speed, or out/speed-tiny, unless given")
     parser.add_argument("--replot", type=Path, metavar="JSON", help="draw from this file, and stop")
@@ -153,7 +155,8 @@ def main() -> None:
     settings = settings_of(options)
     results = Results(options.out / "speed.json", header(settings, options.threads))
     if options.again is not None:
-        results.forget(options.cases, options.batch, options.tolerances, options.again or ["integrand", *options.peers])
+        who = options.again or ["integrand", *options.peers]
+        results.forget(options.cases, options.batch, options.tolerances, who, steps=not options.same_steps)
     results.content["settings"] = asdict(settings)
     start = time.perf_counter()
     for at, key in enumerate(options.cases):

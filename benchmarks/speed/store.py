@@ -41,13 +41,15 @@ class Results:
         self.rows.append({"key": key, "batch": batch, "tol": tol, **facts, "who": {}})
         return self.rows[-1]
 
-    def forget(self, keys: Iterable[str], batches: Iterable[int], tolerances: Iterable[float], who: Iterable[str]) -> None:
-        """Measure some competitors again in some rows; their steps and rows at a time are looked for again, too."""
+    def forget(
+        self, keys: Iterable[str], batches: Iterable[int], tolerances: Iterable[float], who: Iterable[str], *, steps: bool = True
+    ) -> None:
+        """Measure some competitors again in some rows; if ``steps``, look for their steps and rows at a time again, too."""
         keys, who, batches, sought = set(keys), set(who), set(batches), {*tolerances, None}
         for row in self.rows:
             if row["key"] in keys and row["batch"] in batches and row["tol"] in sought:
                 row["who"] = {name: entry for name, entry in row["who"].items() if name.split(",")[0] not in who}
-        for kept in ("ladders", "chunks"):
+        for kept in ("ladders", "chunks") if steps else ():
             old = self.content[kept]
             self.content[kept] = {
                 at: one for at, one in old.items() if at.split("/")[0] not in keys or at.split("/")[1] not in who
