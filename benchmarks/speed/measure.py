@@ -49,11 +49,15 @@ def once(run: Run, device: torch.device) -> Cost:
 
 
 def timed(runs: dict[str, Run], first: dict[str, Cost], device: torch.device, rounds: int, patience: float) -> dict[str, Cost]:
-    """The competitors take turns, after their first runs; what took longer than half the patience then is not run again."""
+    """The competitors take turns, after their first runs, in which things are set up.
+
+    What takes longer than half the patience is run once more only; if it took four times the patience, not at all.
+    """
     costs: dict[str, list[Cost]] = {name: [] for name in runs}
-    for _ in range(rounds):
+    for number in range(rounds):
         for name, run in runs.items():
-            if first[name].seconds > patience / 2:
+            least = min(cost.seconds for cost in (first[name], *costs[name]))
+            if least > (patience / 2 if number else 4 * patience):
                 continue
             with suppress(torch.OutOfMemoryError):  # beside what the others keep; the first run stands
                 costs[name].append(once(run, device))

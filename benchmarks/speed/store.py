@@ -42,7 +42,13 @@ class Results:
         return self.rows[-1]
 
     def forget(
-        self, keys: Iterable[str], batches: Iterable[int], tolerances: Iterable[float], who: Iterable[str], *, steps: bool = True
+        self,
+        keys: Iterable[str],
+        batches: Iterable[int],
+        tolerances: Iterable[float],
+        who: Iterable[str],
+        *,
+        steps: bool = True,
     ) -> None:
         """Measure some competitors again in some rows; if ``steps``, look for their steps and rows at a time again, too."""
         keys, who, batches, sought = set(keys), set(who), set(batches), {*tolerances, None}

@@ -223,3 +223,16 @@ def test_the_weave_case_takes_one_tensor():
     said = case.score(case.x)[0].sigmoid().item()
     assert said == pytest.approx(GraphModel(case.score.model.model).predict([inputs.MOLECULE])[0, 0], abs=1e-6)
     assert json.loads(json.dumps(case.x.shape)) == [2, case.x.shape[1]]
+
+
+def test_slow_runs_are_repeated_once_and_very_slow_ones_never(monkeypatch):
+    """Half the patience is 1 s: the first run, in which things are set up, counts only where there is no other."""
+    from benchmarks.speed import measure
+
+    took = {"fast": [5.0, 0.1, 0.3, 0.2], "slow": [3.0, 2.0], "very slow": [9.0]}
+    first = {name: measure.Cost(seconds.pop(0), 0.0) for name, seconds in took.items()}
+    monkeypatch.setattr(measure, "once", lambda run, device: measure.Cost(run(), 0.0))
+    runs = {name: (lambda seconds=seconds: seconds.pop(0)) for name, seconds in took.items()}
+    found = measure.timed(runs, first, torch.device("cpu"), rounds=3, patience=2.0)
+    assert {name: cost.seconds for name, cost in found.items()} == {"fast": 0.2, "slow": 2.0, "very slow": 9.0}
+    assert not any(took.values())
