@@ -157,7 +157,7 @@ def main() -> None:
     if options.again is not None:
         who = options.again or ["integrand", *options.peers]
         results.forget(options.cases, options.batch, options.tolerances, who, steps=not options.same_steps)
-    results.content["settings"] = asdict(settings)
+    results.content["settings"] = {name: value for name, value in asdict(settings).items() if name not in ("sources", "out")}
     start = time.perf_counter()
     for at, key in enumerate(options.cases):
         left = 60 * options.minutes - (time.perf_counter() - start)
