@@ -84,19 +84,17 @@ def costs(case: Case, name: str, at: Gradient) -> None:
         print(f"{case.name}  {name}  {rows} rows: {best / rows * 1e3:.3f} ms a row, the first time {first:.2f} s", flush=True)
 
 
-def moves(case: Case, precisions: list[str]) -> None:
-    """What each precision moves."""
+def moves(case: Case, ways: dict[str, Gradient]) -> None:
+    """What each way of running the network moves, against float32 operation by operation."""
     times = (np.arange(64) + 0.5) / 64
     parts = np.split(times, 8)
     exact = torch.cat([gradient(case, "float32")(part).double() for part in parts])
     size = exact.abs().sum(1).mean()
-    for precision in precisions:
-        found = torch.cat([gradient(case, precision)(part).double() for part in parts])
+    for name, at in ways.items():
+        found = torch.cat([at(part).double() for part in parts])
         off = (found - exact).abs().sum(1) / size
         mean = (found - exact).mean(0).abs().sum() / exact.mean(0).abs().sum()
-        print(
-            f"{case.name}  {precision}  median {off.median():.2%}, largest {off.max():.2%}, of the mean {mean:.2%}", flush=True
-        )
+        print(f"{case.name}  {name}  median {off.median():.2%}, largest {off.max():.2%}, of the mean {mean:.2%}", flush=True)
 
 
 def main() -> None:
@@ -120,9 +118,11 @@ def main() -> None:
                 costs(case, precision, gradient(case, precision))
             if case.x.ndim == 4:
                 costs(case, "float32, channels last", gradient(case, "float32", last=True))
+            ways = {precision: gradient(case, precision) for precision in lower}
             if options.compile:
-                costs(case, "compiled", gradient(case, "float32", score=torch.compile(case.score, dynamic=True)))
-            moves(case, lower)
+                ways["compiled"] = gradient(case, "float32", score=torch.compile(case.score, dynamic=True))
+                costs(case, "compiled", ways["compiled"])
+            moves(case, ways)
 
 
 if __name__ == "__main__":
