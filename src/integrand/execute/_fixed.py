@@ -89,7 +89,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
         for _ in evaluator.gradients_at(nodes):
             pass  # once more, looking at every node: this raises with the place
         raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
-    starts, ends = end_scores(evaluator, np.arange(examples))
+    starts, ends = end_scores(evaluator)
     check_rows(evaluator, ends[-1], np.arange(examples))
     shares = np.array([piece.weight for piece in evaluator.pieces])
     share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
@@ -136,17 +136,17 @@ def grid(times: Floats, pieces: int, examples: int) -> Nodes:
     return Nodes(np.tile(np.repeat(times, examples), pieces), rows, np.repeat(np.arange(pieces), steps * examples))
 
 
-def end_scores(evaluator: Evaluator, examples: Ints) -> Floats:
-    """F at the start and at the end of each piece of some examples, (2, pieces, examples), from forward passes."""
+def end_scores(evaluator: Evaluator) -> Floats:
+    """F at the start and at the end of each piece, (2, pieces, examples), from forward passes."""
     # An example's start and end side by side, so that no chunk is the user's own batch: see check_rows.
-    shape = (len(evaluator.pieces), len(examples), 2)
+    shape = (len(evaluator.pieces), evaluator.function.examples, 2)
     piece, place, t = (axis.ravel() for axis in np.indices(shape))
-    both = evaluator.scores_at(Nodes(t.astype(np.float64), examples[place], piece))
+    both = evaluator.scores_at(Nodes(t.astype(np.float64), place, piece))
     return np.moveaxis(both.reshape(shape), 2, 0)
 
 
 def full_ends(evaluator: Evaluator, examples: Ints) -> Floats:
-    """The same where the path was evaluated in a lower precision: in full, and no more of them than are not known already."""
+    """The same of some examples whose paths were evaluated in a lower precision: in full, and only what is not known yet."""
     out = np.zeros((2, len(evaluator.pieces), len(examples)))
     out[1, -1] = evaluator.function.at_input.double().cpu().numpy()[examples]
     if evaluator.lowered is not None and evaluator.lowered.starts is not None:
