@@ -94,7 +94,6 @@ def test_the_modules_of_the_core_are_private_but_for_the_exported() -> None:
         "compat",
         "operations",
         "exact",
-        "secants",
         "comparison",
         "interactions",
         "cli",

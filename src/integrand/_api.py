@@ -116,7 +116,7 @@ def integrated_gradients(
             ``["cuda:0", "cuda:1"]``, or ``["cpu", "cpu"]`` for two workers with half of the cores each. That of x must be
             among them: results are summed there. Each worker has a copy of the model; on the same device it shares the
             weights. The values and the evaluations are those of one worker, to rounding. The pass that ``create_graph``
-            adds, linear regions and segment secants run on the device of x alone.
+            adds, and linear regions, run on the device of x alone.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
             :class:`~integrand.execute.Progress`.
 

@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +14,15 @@ from torch import nn
 from integrand import Attribution, Certificate
 from integrand.comparison import DEFAULTS, Comparison, compare
 from integrand.comparison._settings import Settings
-from integrand.errors import ConvergenceWarning, InputError, ModelError, OptionError, TargetError, TrainModeError
+from integrand.errors import (
+    ConvergenceWarning,
+    InputError,
+    ModelError,
+    OptionError,
+    TargetError,
+    TrainModeError,
+    ZeroAttributionWarning,
+)
 from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients, Method, PathMethod
 
 from .conftest import WEIGHTS, Constant, Refuses
@@ -295,3 +304,46 @@ def test_comparisons_can_be_pickled(linear):
     again = pickle.loads(pickle.dumps(found))
     assert isinstance(again, Comparison)
     assert str(again) == str(found)
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)).eval()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(2, 6, generator=torch.Generator().manual_seed(1))
+
+
+def test_compare_takes_names(net, x):
+    found = compare(net, x, methods=["gradient", IntegratedGradients(), "gradient-x-input"])
+    assert found.names == ("gradient", "integrated gradients", "gradient x input")
+    own = compare(net, x, methods={"slopes": "gradient"})
+    assert own.names == ("slopes",)
+    with pytest.raises(OptionError, match="Did you mean 'gradient'"):
+        compare(net, x, methods=["gradeint"])
+    with pytest.raises(OptionError, match=r"got 3 among the methods; expected values of .* or their names"):
+        compare(net, x, methods=[3])
+    with pytest.raises(OptionError, match="in a list"):
+        compare(net, x, methods="gradient")
+
+
+def test_an_input_that_is_the_baseline_is_said_once(net, x):
+    methods = [IntegratedGradients(), IntegratedGradients(tol=0.1), IntegratedGradients(tol=0.2), GradientTimesInput()]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = compare(net, x, x, methods=methods)
+    assert not found.failures
+    same = [one for one in caught if issubclass(one.category, ZeroAttributionWarning)]
+    assert len(same) == 1
+    assert "equals the baseline" in str(same[0].message)
+    assert same[0].filename == __file__
+    # And once more for the next comparison; as an error where the user wants one.
+    with pytest.warns(ZeroAttributionWarning):
+        compare(net, x, x, methods=methods)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ZeroAttributionWarning):
+            compare(net, x, x, methods=methods)

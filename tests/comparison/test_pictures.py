@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from integrand import Attribution
-from integrand.comparison import CAUTION, Comparison, compare, deletion_curve, sensitivity_n
+from integrand.comparison import Comparison, compare
 from integrand.errors import InputError, OptionError
 from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients
 
@@ -224,44 +224,6 @@ def test_pyplot_is_not_asked_for(table, monkeypatch):
     picture = table.figure()
     picture.canvas.draw()
     assert picture.axes
-
-
-def test_curves_are_drawn_over_the_band_of_random_orders(linear):
-    x = torch.ones(2, 4, dtype=torch.float64)
-    values = torch.tensor([WEIGHTS, WEIGHTS], dtype=torch.float64)
-    mine, other = deletion_curve(linear, x, values), deletion_curve(linear, x, -values)
-    picture = mine.figure(name="mine", others={"turned $round$": other}, title="Falling")
-    assert len(picture.axes) == 2
-    axes = picture.axes[1]
-    mean, first, second = (line.get_ydata() for line in axes.lines)
-    assert np.array_equal(mean, mine.random[:, 1].mean(0))
-    assert np.array_equal(first, mine.scores[1])
-    assert np.array_equal(second, other.scores[1])
-    legend = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert legend[1] == f"mine, area {mine.areas[1]:.2f}"
-    assert legend[0].startswith("10 random orders")
-    assert axes.get_xlabel() == "share of 4 features deleted, largest value first"
-    said = " ".join(text.get_text() for text in picture.texts)
-    assert CAUTION in said
-    assert "Falling" in said
-    assert overlapping(picture) == []
-    with pytest.raises(OptionError, match="expected deletion and 2"):
-        mine.figure(others={"one": deletion_curve(linear, x[:1], values[:1])})
-
-
-def test_sensitivity_is_drawn_with_its_errors(tmp_path):
-    x = torch.randn(8, 60, generator=torch.Generator().manual_seed(0))
-    found = sensitivity_n(lambda x: torch.tanh(x).sum(1), x, x, sizes=[1, 10, 50], subsets=10)
-    picture = found.figure(name="x itself", others={"turned": found})
-    assert len(picture.axes) == 6
-    assert "first 6 of 8 examples" in picture.texts[0].get_text()
-    axes = picture.axes[0]
-    assert axes.get_xscale() == "log"
-    assert np.array_equal(axes.lines[1].get_ydata(), found.correlations[0])
-    assert axes.get_xlabel() == "n, of 60 features"
-    assert CAUTION in " ".join(text.get_text() for text in picture.texts)
-    assert overlapping(picture) == []
-    assert found.save(tmp_path / "found.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_matplotlib_is_asked_for_by_name(images, monkeypatch):

@@ -1,8 +1,5 @@
 """Comparing methods on a user's own model: maps side by side, what they miss, how alike they are, what they cost.
 
-:func:`compare` sets methods side by side. :func:`deletion_curve`, :func:`insertion_curve` and :func:`sensitivity_n` perturb
-the input, which people ask for; read what they do and do not show in their ``caution`` first.
-
 >>> import torch
 >>> from integrand.methods import GradientTimesInput, IntegratedGradients
 >>> def f(x):
@@ -14,22 +11,12 @@ the input, which people ask for; read what they do and do not show in their ``ca
 
 from ._compare import DEFAULTS, compare
 from ._comparison import Comparison, Cost
-from ._curve import PerturbationCurve
-from ._curves import deletion_curve, insertion_curve
-from ._removal import CAUTION
-from ._sensitivity import SensitivityN, sensitivity_n
 from ._settings import Settings
 
 __all__ = [
-    "CAUTION",
     "DEFAULTS",
     "Comparison",
     "Cost",
-    "PerturbationCurve",
-    "SensitivityN",
     "Settings",
     "compare",
-    "deletion_curve",
-    "insertion_curve",
-    "sensitivity_n",
 ]

@@ -9,9 +9,8 @@ Memory: gradients are kept for the nodes of open panels, up to a budget. Example
 there is no room to go on, panels with the smallest errors forget their nodes (their share of the sum stays) and are
 evaluated again should they ever be halved.
 
-Examples whose first waves show kinks, and far to go, are handed over (:mod:`._handover`): those of small models to their
-linear regions (:mod:`..exact`), those of large ones to segment secants (:mod:`._secants`), if the model's operations can be
-followed. Those that come back are sampled to the end.
+Examples whose first waves show kinks, and far to go, are handed over (:mod:`._handover`) to their linear regions
+(:mod:`..exact`), if the model is small and its operations can be followed. Those that come back are sampled to the end.
 """
 
 from __future__ import annotations
@@ -82,10 +81,6 @@ class Adaptive:
 
     def run(self) -> Outcome:
         """Waves until every example has ended, or was ended by what it was handed over to."""
-        self._waves()
-        done = self.handover.by_secants(self.table, self.values, self.expected)
-        self.records |= done.records
-        self.waiting.extend(done.back)
         self._waves()
         parts = [np.concatenate([getattr(nodes, part) for nodes, _ in self.used]) for part in ("t", "rows", "pieces")]
         records = [self.records[i] for i in range(self.examples)]
@@ -242,10 +237,6 @@ class Adaptive:
                 continue
             if example in tried:  # which may have taken gradients
                 step = self._next(step.one, step.verdict)
-            left = int(self.expected[example] - self.evaluator.gradients[example])
-            if step.status is None and self.handover.to_secants(step, left, self.end_scores[:, :, example]):
-                self.values[example] = step.verdict.values.to(self.values.device, self.values.dtype)
-                continue
             out.append(step)
         return out
 
@@ -312,7 +303,7 @@ class Adaptive:
         self.values[torch.as_tensor(examples, device=self.values.device)] = values.to(self.values.device, self.values.dtype)
         for example, step in zip(examples, steps, strict=True):
             ends = self.end_scores[:, :, example]
-            self.records[example] = self.writer.certificate(step, self.tol, ends, self.handover.note(example))
+            self.records[example] = self.writer.certificate(step, self.tol, ends)
             self.used.append(self.writer.weights_used(step))
         self.expected[examples] = self.evaluator.gradients[examples]
 
@@ -354,8 +345,8 @@ def integrate_to_tolerance(
         tol: the relative L1 error to reach.
         max_evaluations: gradients that one example may take.
         memory: bytes that may be held.
-        handover: whether linear regions and segment secants may be used; the latter, and probabilities of the former, leave
-            no nodes and weights that the values are the sum of.
+        handover: whether linear regions may be used; those of probabilities leave no nodes and weights that the values are
+            the sum of.
         precision: what to run the model in, see :func:`settle`.
     """
     settle(evaluator, precision, tol)

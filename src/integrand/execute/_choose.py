@@ -1,4 +1,4 @@
-"""When linear regions or segment secants are the shorter way."""
+"""When linear regions are the shorter way."""
 
 from __future__ import annotations
 
@@ -8,21 +8,6 @@ from ._evaluate import Evaluator
 from ._judge import Progressing, Verdict
 from ._table import Panels
 
-PAYS = {"cpu": 700}
-"""Gradients that sampling would still take from which on segment secants take less time; elsewhere :data:`PAYS_LATE`.
-
-On EfficientNet-Lite0 secants take fewer evaluations from about 350 on, at 1.3 times the time each.
-"""
-
-PAYS_LATE = 4096
-"""On a GPU gradients cost little beside following the model's operations one by one."""
-
-WORTH = 8 << 20
-"""Bytes that autograd saves for a row of a model from which on following its operations costs little beside gradients."""
-
-LOOKS = (2, 4)
-"""The first and the last wave after which an example may be handed to segment secants."""
-
 KINKED = 0.2
 """Simpson's nested difference over the trapezoid rule's, from which on gradients are taken to have kinks everywhere."""
 
@@ -31,7 +16,7 @@ EXACT = {"cpu": 48}
 :data:`EXACT_LATE`."""
 
 EXACT_LATE = 512
-"""As :data:`PAYS_LATE`."""
+"""On a GPU gradients cost little beside following the model's operations one by one."""
 
 EXACT_LOOK = 2
 """The wave after which that is done: the first says too little about kinks."""
@@ -46,25 +31,6 @@ FEW = 64
 SPARSE = 8
 """At least one in so many numbers that autograd saves is expected to have a kink on the line: in networks that were trained on
 digits it is every fourth or fifth. Looking for more regions than are worth it would be for nothing."""
-
-
-def pays_from(evaluator: Evaluator) -> float:
-    """How many gradients sampling must have before it for segment secants to be thought of."""
-    return PAYS.get(evaluator.device.type, PAYS_LATE) if evaluator.plain() else math.inf
-
-
-def kinks_all_along(one: Progressing, verdict: Verdict, panels: Panels, row_bytes: int) -> bool:
-    """Whether the gradients of a model that is worth the trouble move like Brownian motion.
-
-    Args:
-        one: what the example's waves have shown.
-        verdict: the last of it.
-        panels: its panels.
-        row_bytes: what autograd saves for a row.
-    """
-    if row_bytes < WORTH or not LOOKS[0] <= one.waves <= LOOKS[1] or verdict.rule == "Romberg":
-        return False
-    return kinked(panels)
 
 
 def kinked(panels: Panels) -> bool:

@@ -1,20 +1,14 @@
-"""Handing examples over: to their linear regions, or to segment secants, where sampling would take longer."""
+"""Handing examples over to their linear regions, where sampling would take longer."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from ..errors import IntegrandError
-from ._choose import kinks_all_along, pays_from, regions_worth
+from ._choose import regions_worth
 from ._evaluate import Evaluator
 from ._judge import Step
-from ._nodes import Floats, Ints
-from ._secants import Done, Handed, Secants
-from ._table import Table
 
 if TYPE_CHECKING:
     from ..exact import Exact
@@ -24,7 +18,7 @@ class Handover:
     """What becomes of examples that are not sampled to the end.
 
     Linear regions are tried after an example's second wave, once, and its panels stay: where they are refused, it is sampled
-    on. Segment secants come after the sampling of all others, in the memory that it leaves.
+    on.
 
     Args:
         evaluator: knows the paths, and counts.
@@ -36,10 +30,7 @@ class Handover:
 
     def __init__(self, evaluator: Evaluator, tol: float, limit: int, memory: int | None, *, allowed: bool) -> None:
         self.evaluator, self.tol, self.limit, self.memory = evaluator, tol, limit, memory
-        self.pays = pays_from(evaluator) if allowed else math.inf
         self.linear = allowed  # until a trial finds that nothing is
-        self.over: list[Handed] = []
-        self.back: dict[int, str] = {}  # from segment secants, with the reason
 
     def exact(self, steps: Sequence[Step]) -> tuple[dict[int, Exact], set[int]]:
         """Integrate those of some unfinished examples that are piecewise linear along few regions.
@@ -72,32 +63,6 @@ class Handover:
         except (IntegrandError, RuntimeError, MemoryError):  # sampling can do without, or says it in the model's own words
             return {}
         return {example: one for example, one in found.items() if isinstance(one, Exact)}
-
-    def to_secants(self, step: Step, left: int, ends: Floats) -> bool:
-        """Whether an example is left to segment secants.
-
-        Args:
-            step: what its last wave says.
-            left: gradients that it is expected to take still.
-            ends: F at start and end of its pieces, (2, pieces).
-        """
-        fit = left >= self.pays and step.one.example not in self.back
-        if not fit or not kinks_all_along(step.one, step.verdict, step.panels, self.evaluator.chunks.each):
-            return False
-        self.over.append(Handed(step.one, step.verdict.error, *ends.copy()))
-        return True
-
-    def by_secants(self, table: Table, values: Tensor, expected: Ints) -> Done:
-        """Integrate what is left to segment secants; see :class:`Secants`."""
-        if not self.over:
-            return Done()
-        done = Secants(self.evaluator, self.tol, self.limit, table, values, expected).run(self.over)
-        self.back = done.back
-        return done
-
-    def note(self, example: int) -> str:
-        """What to say about an example that is sampled."""
-        return f"sampled, for want of segment secants: {self.back[example]}" if example in self.back else ""
 
 
 def _coarse(floor: float, exact: Exact) -> bool:

@@ -34,14 +34,13 @@ class Writer:
     def __init__(self, evaluator: Evaluator, table: Table, shares: Floats) -> None:
         self.evaluator, self.table, self.shares = evaluator, table, shares
 
-    def certificate(self, step: Step, tol: float, scores: Floats, note: str) -> ExampleCertificate:
+    def certificate(self, step: Step, tol: float, scores: Floats) -> ExampleCertificate:
         """The certificate of an example, which has ended.
 
         Args:
             step: how.
             tol: the tolerance.
             scores: F at start and end of each piece, (2, pieces).
-            note: what else there is to say.
         """
         pieces = len(self.shares)
         one, verdict, status, panels = step.one, step.verdict, step.status, step.panels
@@ -69,7 +68,6 @@ class Writer:
             jump_at=jump_at,
             jump_size=jump_size,
             curves=tuple(self._curve(p, step, panels, *scores[:, p]) for p in range(pieces)) if pieces > 1 else (),
-            note=note,
         )
 
     def jumps(self, panels: Panels, rule: str, example: int) -> NDArray[np.bool_]:
