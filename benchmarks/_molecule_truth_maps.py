@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.apps._molgraph import Batch, Graph, collate
+from integrand.apps.molecules.molgraph import Batch, Graph, collate
 from integrand.errors import ConvergenceWarning
 from integrand.methods import GradientTimesInput
 

@@ -33,13 +33,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from integrand.apps import retina
-from integrand.apps._fundus import find_disc, framed
 from integrand.apps.networks import Network
 from integrand.apps.photos import read
+from integrand.apps.retina.fundus import find_disc, framed
 from integrand.errors import ConvergenceWarning
 from integrand.methods import Gradient, GuidedBackprop, SmoothGrad
-from integrand.render._pixels import rgb
-from integrand.render._views import SAFE
+from integrand.render.image.pixels import rgb
+from integrand.render.image.views import SAFE
 
 Map = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from integrand.apps import molecules
-from integrand.apps._accounting import FLAT
-from integrand.apps._weave import NAMES
+from integrand.apps.molecules.accounting import FLAT
+from integrand.apps.molecules.weave import NAMES
 from integrand.errors import IntegrandError
 
 KINDS = ("atoms", "bonded pairs", "other pairs")
@@ -38,7 +38,7 @@ PAPER = {"bonded pairs": 0.46, "other pairs": -0.03}
 
 def actives(path: Path, count: int) -> list[str]:
     """As many of the active molecules, drawn at random but the same each time; those that RDKit reads."""
-    from integrand.apps._molgraph import parse
+    from integrand.apps.molecules.molgraph import parse
 
     text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode("utf-8")
     found = [smiles for smiles, label, *_ in list(csv.reader(text.splitlines()))[1:] if label and float(label) == 1]

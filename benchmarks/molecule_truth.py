@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from integrand.apps._molgraph import Graph, collate, graph
+from integrand.apps.molecules.molgraph import Graph, collate, graph
 
 from ._molecule_truth_labels import TASKS, Example, Task, balanced, read
 from ._molecule_truth_maps import NAMES, maps_of

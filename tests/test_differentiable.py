@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.execute import _choose
+from integrand.integration import linear_regions as _choose
 from tests.networks import distance
 
 X = torch.tensor([[0.7, -1.3, 0.4], [1.1, 0.2, -0.6]], dtype=torch.float64)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from integrand.apps._seq2seq import PAD, Seq2Seq, search
+from integrand.apps.translation.seq2seq import PAD, Seq2Seq, search
 
 Weights = dict[str, Tensor]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, graph, parse
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, graph, parse
 from integrand.errors import InputError
 
 SIDES = ("train", "valid", "test")

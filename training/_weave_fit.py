@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from _weave_data import Packed
 from torch import Tensor
 
-from integrand.apps._molgraph import ATOM_FEATURES, Batch, Features, Graph
-from integrand.apps._weave import MaskedNorm, Weave
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, Batch, Features, Graph
+from integrand.apps.molecules.weave import MaskedNorm, Weave
 
 Task = Literal["classification", "regression"]
 Judge = Callable[[Weave], float]

@@ -1,4 +1,4 @@
-r"""Train the English to German translator: LSTM with attention over word pieces (``integrand.apps._seq2seq``).
+r"""Train the English to German translator: LSTM with attention over word pieces (``integrand.apps.translation.seq2seq``).
 
     python training/translation.py --data DATA --dictionary de-en --out first.safetensors
     python training/translation.py --data DATA --dictionary de-en --start first.safetensors --out translation.safetensors \
@@ -38,7 +38,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from integrand.apps._seq2seq import END, PAD, SPECIAL, START, WEIGHTS, Seq2Seq
+from integrand.apps.translation.seq2seq import END, PAD, SPECIAL, START, WEIGHTS, Seq2Seq
 
 SHARE = {"tatoeba": 2.0, "example": 3.0, "everyday": 0.0, "news": 1.5, "phrase": 0.3, "word": 0.3}
 """How often one epoch shows the pairs of each source: sentences more often than entries of the dictionary."""

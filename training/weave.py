@@ -30,8 +30,8 @@ from _weave_data import SIDES, Packed, load, prepare
 from _weave_fit import Settings, average_precision, fit, predict, roc_auc, train
 from torch import Tensor
 
-from integrand.apps._molgraph import Features
-from integrand.apps._weave import NAMES, Weave, WeaveName, read_weave, write_weave
+from integrand.apps.molecules.molgraph import Features
+from integrand.apps.molecules.weave import NAMES, Weave, WeaveName, read_weave, write_weave
 
 __all__ = ["Settings", "average_precision", "fit", "predict", "roc_auc", "train"]
 

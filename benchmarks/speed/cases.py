@@ -111,7 +111,7 @@ def _case(name: str, weights: str, model: nn.Module, x: Tensor, baseline: Tensor
 
 def googlenet(count: int, sources: Sources) -> Case:
     """The paper's network; its weights if the folder has them."""
-    from integrand.apps.googlenet import BVLC, GoogLeNet, load_bvlc
+    from integrand.apps.images.googlenet import BVLC, GoogLeNet, load_bvlc
 
     file = None if sources.data is None else sources.data / "googlenet" / "bvlc_googlenet_imagenet_f16.npz"
     torch.manual_seed(0)
@@ -195,7 +195,7 @@ class Said(nn.Module):
 
 def translator(count: int, sources: Sources) -> Case:
     """The LSTM translator: "good morning ladies and gentlemen", the second word of its translation."""
-    from integrand.apps._seq2seq import load
+    from integrand.apps.translation.seq2seq import load
 
     model = load()
     ids, said = sources.sentence()
@@ -231,7 +231,7 @@ class Woven(nn.Module):
 
 def weave(count: int, sources: Sources) -> Case:
     """The Weave network with two modules; a batch is one molecule with its features scaled, since a row is numbers only."""
-    from integrand.apps._weave import load_weave
+    from integrand.apps.molecules.weave import load_weave
 
     graph = sources.molecule()
     x = torch.cat([graph["atoms"].flatten(1), graph["pairs"].flatten(1)], 1).repeat(count, 1)

@@ -76,14 +76,14 @@ def _photos() -> Arrays:
 
 
 def _molecule() -> Arrays:
-    from integrand.apps._molgraph import collate, graph, parse
+    from integrand.apps.molecules.molgraph import collate, graph, parse
 
     found = collate([graph(parse(MOLECULE))])
     return dict(zip(("atoms", "pairs", "ends", "there", "near"), (one.numpy() for one in found.tensors), strict=True))
 
 
 def _sentence() -> Arrays:
-    from integrand.apps._seq2seq import START, load_pieces
+    from integrand.apps.translation.seq2seq import START, load_pieces
 
     pieces = load_pieces()
     said = [START, *[one for one in pieces.encode(SAID).ids if one > START + 1]]

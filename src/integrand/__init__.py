@@ -6,15 +6,21 @@
 tensor([[3., 3.]])
 """
 
-from . import axioms, baselines, errors, methods, paths, quadrature
-from ._api import integrated_gradients, path_attribution
-from ._profile import Profile
-from .attribution import Attribution, Certificate, CurveCertificate, ExampleCertificate, Promise, Status
-from .comparison import compare
-from .execute import Progress
-from .interactions import integrated_hessians
-from .paths import Average, Curve, Polyline, Straight
-from .quadrature import Rule
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import analysis, axioms, baselines, errors, methods, paths, quadrature, text
+    from .analysis import compare, integrated_hessians
+    from .api import integrated_gradients, path_attribution
+    from .attribution import Attribution
+    from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status
+    from .evaluation.progress import Progress
+    from .paths import Average, Curve, Polyline, Straight
+    from .profile import Profile
+    from .quadrature import Rule
 
 __all__ = [
     "Attribution",
@@ -30,6 +36,7 @@ __all__ = [
     "Rule",
     "Status",
     "Straight",
+    "analysis",
     "axioms",
     "baselines",
     "compare",
@@ -40,4 +47,33 @@ __all__ = [
     "path_attribution",
     "paths",
     "quadrature",
+    "text",
 ]
+
+_HOMES = {
+    "analysis": ("compare", "integrated_hessians"),
+    "api": ("integrated_gradients", "path_attribution"),
+    "attribution": ("Attribution",),
+    "certificate": ("Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status"),
+    "evaluation.progress": ("Progress",),
+    "paths": ("Average", "Curve", "Polyline", "Straight"),
+    "profile": ("Profile",),
+    "quadrature": ("Rule",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name, or a room of the package, when it is first used (PEP 562)."""
+    if name in _HOME:
+        found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    elif name in __all__:
+        found = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -30,6 +30,9 @@ Messages say what was got, what was expected, and what to do.
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class IntegrandError(Exception):
     """Base of every error raised on purpose by this package."""
@@ -119,3 +122,12 @@ class InPlaceWarning(IntegrandWarning):
 
 class MemoryBackoffWarning(IntegrandWarning):
     """A chunk did not fit into memory and was made smaller."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that called into this package, however deep the warning arises."""
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from rdkit import Chem
 
-from integrand.apps._weave import Weave
 from integrand.apps.molecules import GraphModel, MoleculeAttribution
-from integrand.attribution import ExampleCertificate, Status
+from integrand.apps.molecules.weave import Weave
+from integrand.certificate import ExampleCertificate, Status
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 CAFFEINE = "Cn1cnc2c1c(=O)n(C)c(=O)n2C"

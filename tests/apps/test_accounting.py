@@ -11,9 +11,8 @@ import pytest
 from rdkit.Chem import Fragments
 
 from benchmarks import molecule_accounts
-from integrand.apps._accounting import MISSED
-from integrand.apps._molecule_groups import fragments, matches
 from integrand.apps.molecules import Part, account
+from integrand.apps.molecules.accounting import MISSED, fragments, matches
 from integrand.errors import InputError
 
 from .attributed import ASPIRIN, CAFFEINE, MOLECULES, made

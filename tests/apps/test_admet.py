@@ -13,8 +13,7 @@ import torch
 from rdkit import Chem
 
 from integrand.apps import molecules
-from integrand.apps._admet import Admet, load_admet
-from integrand.apps._admet_network import endpoints, feature_names, featurised, find_endpoint
+from integrand.apps.molecules.admet import Admet, endpoints, feature_names, featurised, find_endpoint, load_admet
 from integrand.errors import InputError, ModelError, OptionError, TargetError
 
 pytest.importorskip("chemprop")

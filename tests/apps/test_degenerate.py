@@ -9,8 +9,8 @@ import pytest
 from rdkit import Chem
 
 from integrand.apps import molecules
-from integrand.apps._degenerate import neighbourhoods
 from integrand.apps.molecules import find_degenerate
+from integrand.apps.molecules.degenerate import neighbourhoods
 from integrand.errors import InputError, OptionError
 
 from .attributed import ASPIRIN, CAFFEINE, made, weave

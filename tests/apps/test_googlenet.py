@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 import integrand as ig
 from integrand.apps import networks, photos
-from integrand.apps.googlenet import BVLC, TORCHVISION, GoogLeNet, load_bvlc, load_torchvision
+from integrand.apps.images.googlenet import BVLC, TORCHVISION, GoogLeNet, load_bvlc, load_torchvision
 from integrand.errors import FileError
 from tests.apps.filled import picture, state, stored
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rdkit import Chem
 
-from integrand.apps._molecule_files import Record, records
-from integrand.apps._molgraph import read
+from integrand.apps.molecules.molecule_files import Record, records
+from integrand.apps.molecules.molgraph import read
 from integrand.errors import FileError, InputError, OptionError
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 import integrand as ig
 from integrand.apps import molecules
-from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES, collate, graph, parse
 from integrand.apps.molecules import GraphModel, MoleculeAttribution
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, collate, graph, parse
 from integrand.errors import ConvergenceWarning, InputError, OptionError, OutputError, TargetError, ZeroAttributionWarning
 
 from .attributed import ASPIRIN, CAFFEINE, MOLECULES, made, weave

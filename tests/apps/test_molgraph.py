@@ -8,7 +8,7 @@ import pytest
 import torch
 from rdkit import Chem
 
-from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES, Graph, collate, graph, listed, parse, read
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, Graph, collate, graph, listed, parse, read
 from integrand.errors import InputError, OptionError
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"

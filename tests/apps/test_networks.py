@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 import integrand as ig
-from integrand.apps import _sources
+from integrand.apps.images import sources as _sources
 from integrand.apps.networks import Network, Preprocess, imagenet, load
 from integrand.apps.photos import Photo
 from integrand.errors import FileError, InputError, MissingExtraError, ModelError, OptionError, TargetError

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from integrand.apps import retina
-from integrand.apps._fundus import find_disc, framed, smoothed
+from integrand.apps.retina.fundus import find_disc, framed, smoothed
 from integrand.errors import InputError, OptionError, TargetError
 
 RED = (150, 80, 40)

@@ -11,8 +11,8 @@ import pytest
 
 from integrand import ExampleCertificate, Status
 from integrand.apps import questions
-from integrand.apps._question_files import read
 from integrand.apps.questions import WordAttribution, rules
+from integrand.apps.questions.question_files import read
 from integrand.errors import InputError, OptionError
 
 CERTIFICATE = ExampleCertificate(

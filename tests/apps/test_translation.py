@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from integrand.apps import translation
-from integrand.apps._seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq
-from integrand.apps.translation import Alignment, Translator, _Next
+from integrand.apps.translation import Alignment, Translator
+from integrand.apps.translation.model import _NextPiece
+from integrand.apps.translation.seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq
 from integrand.errors import InputError, IntegrandWarning, MissingExtraError, OptionError
-from integrand.functions._modules import modules_of
+from integrand.functions.model_state import modules_of
 
 GREETING = "good morning ladies and gentlemen"
 
@@ -269,7 +270,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
 
 
 def test_the_engine_sees_the_recurrent_layers_which_cudnn_must_not_run(tiny):
-    [seen] = modules_of(_Next(tiny.network))
+    [seen] = modules_of(_NextPiece(tiny.network))
     assert seen is tiny.network
     assert any(isinstance(module, nn.RNNBase) for module in seen.modules())
 
@@ -278,7 +279,7 @@ def test_the_command(translator, monkeypatch, tmp_path):
     typer = pytest.importorskip("typer")
     from typer.testing import CliRunner
 
-    from integrand.cli._translate import translate
+    from integrand.apps.translation.cli import translate
 
     monkeypatch.setattr(translation, "load", lambda device=None: translator)
     app = typer.Typer()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from integrand.apps._seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq, load, load_pieces, search
+from integrand.apps.translation.seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq, load, load_pieces, search
 from integrand.errors import FileError
 
 GREETINGS = {f"Guten Morgen{comma} {mine}Damen und Herren" for comma in (",", "", "!") for mine in ("meine ", "Meine ")}

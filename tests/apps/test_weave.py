@@ -15,9 +15,9 @@ from rdkit import Chem
 from torch import Tensor
 
 import integrand as ig
-from integrand.apps import _weave
-from integrand.apps._molgraph import Batch, Graph, collate, graph, parse
-from integrand.apps._weave import NAMES, Histogram, Weave, load_weave, read_weave, write_weave
+from integrand.apps.molecules import weave as _weave
+from integrand.apps.molecules.molgraph import Batch, Graph, collate, graph, parse
+from integrand.apps.molecules.weave import NAMES, Histogram, Weave, load_weave, read_weave, write_weave
 from integrand.errors import OptionError
 
 Data = Callable[[str], Path]

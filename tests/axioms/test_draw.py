@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from integrand.axioms import network, parse
-from integrand.axioms._network import units
+from integrand.axioms.formula_network import units
 
 SVG = "{http://www.w3.org/2000/svg}"
 NETS = ["relu(relu(x1) - 1 - relu(x2))", "h = relu(2*x1 - x2*x3 + 0.5); max(h, x1) - 3*h + x2/3", "x1"]

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from integrand.axioms import check, network
-from integrand.axioms._ask import Ask, Limits, own_examples
-from integrand.axioms._dummies import dummies
-from integrand.axioms._evidence import Explained
+from integrand.axioms.evidence import ExplainedCase
+from integrand.axioms.own_inputs import CheckLimits, OwnModelQuestion, own_examples
+from integrand.axioms.own_model import dummies
 from integrand.axioms.sensitivity_b import _finding
 from integrand.errors import InputError
 from integrand.methods import Gradient, IntegratedGradients, Shapley
@@ -72,8 +72,8 @@ def test_rounding_that_hides_a_feature_from_every_probe_does_not_refute():
         return (2.0**20 + 0.01 * v[:, 0] + v[:, 1]).detach()
 
     x = torch.tensor([[1.0, 1.0]])
-    ask = Ask(hidden, x, None, None, "logit", (), {}, None, None, None)
-    (own,) = own_examples(ask, Limits(None, None, 1, 4, 16, 0))
+    ask = OwnModelQuestion(hidden, x, None, None, "logit", (), {}, None, None, None)
+    (own,) = own_examples(ask, CheckLimits(None, None, 1, 4, 16, 0))
     ((dummy,), how) = dummies(own)
     assert (dummy.part, how) == (0, ", as far as 16 probes show")
     assert 0.01 < dummy.missed < 1
@@ -81,7 +81,7 @@ def test_rounding_that_hides_a_feature_from_every_probe_does_not_refute():
 
 
 def test_what_the_probes_may_have_missed_is_undecided_and_not_broken():
-    one = Explained(torch.tensor([0.5, 1.0]).double(), 0.1, 1.5, 2.0, 0.0)
+    one = ExplainedCase(torch.tensor([0.5, 1.0]).double(), 0.1, 1.5, 2.0, 0.0)
     where = torch.tensor([0])
     sure, unsure, beyond = (_finding(one, where, "", "f", missed) for missed in (0.0, 0.5, 0.2))
     assert sure.broken

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 
 from integrand.axioms import network, parse
-from integrand.axioms._formula import Affine, Call, Input, Network, affine, relu
-from integrand.axioms._network import evaluate, units
-from integrand.axioms._strategies import equivalent
+from integrand.axioms.formula import Affine, FormulaNetwork, FunctionCall, Input, affine, relu
+from integrand.axioms.formula_network import evaluate, units
+from integrand.axioms.search import equivalent
 from integrand.errors import InputError, OptionError
 
 TEXTS = {
@@ -121,7 +121,7 @@ def test_other_mistakes_are_refused_with_words():
 
 
 def test_what_a_unit_without_terms_is():
-    net = Network(relu(affine((), 2.0)), 2)
+    net = FormulaNetwork(relu(affine((), 2.0)), 2)
     assert str(net) == "relu(2)"
     x = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
     out = network(net)(x)
@@ -129,4 +129,4 @@ def test_what_a_unit_without_terms_is():
     (gradient,) = torch.autograd.grad(out.sum(), x)  # constant, and still a function of x
     assert not gradient.any()
     assert np.array_equal(evaluate(net, np.zeros((3, 2)))[0], [2.0, 2.0, 2.0])
-    assert Call("relu", (Input(0),)) != Call("tanh", (Input(0),))
+    assert FunctionCall("relu", (Input(0),)) != FunctionCall("tanh", (Input(0),))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from integrand.attribution import Promise, promised
 from integrand.axioms import AXIOMS, check, network
+from integrand.certificate import Promise, promised
 from integrand.errors import InputError, OptionError, TrainModeError
 from integrand.methods import DeepLift, Found, Gradient, GradientTimesInput, IntegratedGradients, Method, PathMethod
 

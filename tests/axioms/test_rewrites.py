@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from integrand.axioms import parse
-from integrand.axioms._formula import Network
-from integrand.axioms._network import evaluate
-from integrand.axioms._rewrites import RULES, equivalents
-from integrand.axioms._strategies import formulas
+from integrand.axioms.formula import FormulaNetwork
+from integrand.axioms.formula_network import evaluate
+from integrand.axioms.rewrites import RULES, equivalents
+from integrand.axioms.search import formulas
 
 POINTS = np.random.default_rng(5).uniform(-6, 6, (400, 3))
 
@@ -17,7 +17,7 @@ POINTS = np.random.default_rng(5).uniform(-6, 6, (400, 3))
 @settings(max_examples=80, deadline=None, derandomize=True, database=None)
 @given(formulas(range(3)), st.sampled_from(sorted(RULES)))
 def test_whatever_is_drawn_computes_the_same_after_any_rule(node, rule):
-    net = Network(node, 3)
+    net = FormulaNetwork(node, 3)
     expected, _ = evaluate(net, POINTS)
     for other in equivalents(net, RULES[rule]):
         assert other != net

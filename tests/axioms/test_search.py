@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from integrand import Attribution
-from integrand.attribution import Promise, promised
 from integrand.axioms import AXIOMS, check, network, parse
-from integrand.axioms._evidence import Case, explain
-from integrand.axioms._kinks import smooth
+from integrand.axioms.evidence import AxiomCase, explain, smooth
+from integrand.certificate import Promise, promised
 from integrand.errors import MissingExtraError, ModelError, OptionError
 from integrand.methods import (
     LRP,
@@ -61,7 +60,7 @@ class Sloppy(Method):
 
 
 def case(text, x, baseline, **more):
-    return Case((("f", parse(text, inputs=len(x))),), x, baseline, **more)
+    return AxiomCase((("f", parse(text, inputs=len(x))),), x, baseline, **more)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +211,7 @@ def test_promises_that_are_hard_to_break_by_chance_are_broken_by_hand():
     from integrand.axioms import linearity, symmetry
 
     nets = tuple((name, parse(text, inputs=2)) for name, text in (("f", "x1"), ("g", "x2"), ("sum", "x1 - x2")))
-    cancel = Case(nets, (1.0, 1.0), (0.0, 0.0), weights=(1.0, -1.0))
+    cancel = AxiomCase(nets, (1.0, 1.0), (0.0, 0.0), weights=(1.0, -1.0))
     assert linearity.judge(LRP(), cancel).broken  # nothing is left to hand back
     assert not linearity.judge(DeepLift(), cancel).broken
     written_twice = case("-relu(x1) - x2 - relu(-x2)", (1.0, 1.0), (0.0, 0.0), features=(0, 1))
@@ -222,7 +221,7 @@ def test_promises_that_are_hard_to_break_by_chance_are_broken_by_hand():
 
 def test_a_sampled_value_is_given_its_standard_error():
     result = Gradient()(network("x1"), torch.ones(1, 1).double())
-    from integrand.axioms._evidence import SIGMAS, slack_of
+    from integrand.axioms.evidence import SIGMAS, slack_of
 
     noisy = replace(result, extras={"standard_error": torch.tensor([[0.5]])})
     assert slack_of(result) == 0

@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 import torch
 
-from integrand.attribution import Promise, promised
 from integrand.axioms import AXIOMS, network, table
-from integrand.axioms._table import METHODS
+from integrand.axioms.axiom_table import METHODS
+from integrand.certificate import Promise, promised
 from integrand.errors import OptionError
 from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients, Method
 

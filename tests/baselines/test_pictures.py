@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from integrand.analysis.diagnosis_pictures import compose
 from integrand.baselines import Diagnosis, diagnose
 from integrand.errors import OptionError
-from integrand.render._diagnosis_scene import compose
 from tests.baselines.test_diagnose import LEFT, SIDE, contrast, logits, split
 
 HOSTILE = "<script>alert('$1')</script>"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from integrand import integrated_gradients
-from integrand.baselines._signal import head_start
+from integrand.baselines.class_signal import head_start
 from integrand.errors import BaselineWarning
 
 

@@ -21,7 +21,7 @@ from benchmarks._molecule_truth_labels import TASKS, Example, Pattern, Task, bal
 from benchmarks._molecule_truth_maps import ALONE, METHODS, NAMES, maps_of, per_atom
 from benchmarks._molecule_truth_scores import aurocs, kendall, scores
 from benchmarks.molecule_truth import PUBLISHED, Sizes, measure, parts_of, table
-from integrand.apps._molgraph import graph
+from integrand.apps.molecules.molgraph import graph
 
 RNG = np.random.default_rng
 

@@ -217,7 +217,7 @@ def test_the_weave_case_takes_one_tensor():
     pytest.importorskip("rdkit")
     pytest.importorskip("safetensors")
     from benchmarks.speed.cases import weave
-    from integrand.apps._weave_model import GraphModel
+    from integrand.apps.molecules.model import GraphModel
 
     case = weave(2, Sources())
     said = case.score(case.x)[0].sigmoid().item()

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from integrand.cli import main
-from integrand.cli._app import app
+from integrand.cli.app import app
 
 SOURCE = """
 import torch

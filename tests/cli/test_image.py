@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import integrand as ig
 from integrand.apps import images
 from integrand.cli import main
-from integrand.cli._app import app
+from integrand.cli.app import app
 
 SOURCE = """
 import torch

@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from integrand.cli._load import load_model, load_tensors, random_input
+from integrand.cli.axioms_command import load_tensors, random_input
 from integrand.errors import FileError, OptionError
+from integrand.loading import load_model
 
 SOURCE = """
 import torch

@@ -19,11 +19,12 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from integrand.apps import molecules
-from integrand.apps._admet_network import endpoints
-from integrand.apps._molgraph import ATOM_FEATURES, PAIR_FEATURES
 from integrand.apps.molecules import GraphModel, MoleculeAttribution
-from integrand.cli import _molecule, main
-from integrand.cli._app import app
+from integrand.apps.molecules import cli as _molecule
+from integrand.apps.molecules.admet import endpoints
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
+from integrand.cli import main
+from integrand.cli.app import app
 from integrand.errors import OptionError, TargetError
 
 OXYGEN = ATOM_FEATURES["simple"].index("atom O")

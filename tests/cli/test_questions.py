@@ -12,7 +12,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from integrand.cli._questions import questions, rules
+from integrand.apps.questions.cli import questions, rules
 from integrand.errors import FileError, InputError, OptionError, TargetError
 
 Run = Callable[..., Result]

@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from integrand.cli import main
-from integrand.cli._app import app
+from integrand.cli.app import app
 
 pytest.importorskip("efficientnet_lite_pytorch")
 skimage = pytest.importorskip("skimage")

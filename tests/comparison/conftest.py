@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from integrand import Attribution
-from integrand.attribution import Promise, promised
+from integrand.certificate import Promise, promised
 from integrand.errors import ModelError
 from integrand.methods import Found, Method, Problem
 

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from integrand import Attribution, Certificate
+from integrand.analysis.method_comparison import Settings
 from integrand.comparison import DEFAULTS, Comparison, compare
-from integrand.comparison._settings import Settings
 from integrand.errors import (
     ConvergenceWarning,
     InputError,

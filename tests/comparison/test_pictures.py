@@ -227,7 +227,7 @@ def test_pyplot_is_not_asked_for(table, monkeypatch):
 
 
 def test_matplotlib_is_asked_for_by_name(images, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("integrand.comparison._figure")]:
+    for name in [name for name in sys.modules if name.startswith("integrand.analysis.comparison_figure")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"drawing a comparison needs the package 'matplotlib'"):

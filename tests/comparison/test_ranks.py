@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from integrand.comparison._ranks import mean_over_examples, rank_correlations, ranks
+from integrand.analysis.comparison_result import mean_over_examples, rank_correlations, ranks
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from integrand._trees import flatten
 from integrand.attribution import columns_of
-from integrand.exact import Exact, Refusal, integrate_exactly
-from integrand.execute import Evaluator
-from integrand.execute._memory import Chunks
-from integrand.execute._progress import Reporter
-from integrand.functions import build, undisturbed
-from integrand.paths._paths import Piece, segment
+from integrand.backends.torch_function import build
+from integrand.evaluation.chunks import Chunks
+from integrand.evaluation.evaluator import Evaluator
+from integrand.evaluation.progress import Reporter
+from integrand.functions.model_state import undisturbed
+from integrand.integration.linear_regions import Exact, integrate_exactly
+from integrand.integration.region_network import Refusal
+from integrand.paths.base import Piece, segment
+from integrand.trees import flatten
 
 D = torch.float64
 Model = Callable[..., Tensor]

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning
-from integrand.exact import _regions
-from integrand.execute import _choose, _handover
+from integrand.integration import linear_regions as _choose
+from integrand.integration import linear_regions as _handover
+from integrand.integration import region_network as _regions
 from tests.honesty.networks import digits, trained
 from tests.problems import Problem, cases
 

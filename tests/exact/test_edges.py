@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from integrand.attribution import Status
-from integrand.exact import integrate_exactly
-from integrand.exact._line import Limits, follow_lines, thinned
-from integrand.exact._network import network
-from integrand.exact._part import GRID, Line
-from integrand.functions import build
+from integrand.backends.torch_function import build
+from integrand.certificate import Status
+from integrand.integration.linear_regions import integrate_exactly
+from integrand.integration.region_lines import GRID, PathLine, RegionLimits, follow_lines, thinned
+from integrand.integration.region_network import network
 from integrand.paths import Curve
 from tests.honesty.networks import digits, trained
 
@@ -163,13 +162,13 @@ def test_kinks_close_to_each_other_lose_no_width(place: float, power: int) -> No
 # ---- the line ---------------------------------------------------------------------------------------------------------
 
 
-def _line(memory: int) -> tuple[Line, int]:
+def _line(memory: int) -> tuple[PathLine, int]:
     function = build(trained("cnn", D), digits()[0][1500:1501].double())
     net = network(function, 0)
     (line,), (rows,) = follow_lines(
-        net, (torch.zeros_like(function.inputs[0]),), function.inputs, Limits(np.array([4000]), memory)
+        net, (torch.zeros_like(function.inputs[0]),), function.inputs, RegionLimits(np.array([4000]), memory)
     )
-    assert isinstance(line, Line)
+    assert isinstance(line, PathLine)
     return line, rows
 
 

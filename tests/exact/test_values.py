@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from tests.honesty.networks import digits, trained
 from tests.networks import Case, networks
 from tests.problems import Problem, cases

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.errors import MemoryBackoffWarning, NonFiniteError
-from integrand.execute._evaluate import Evaluator
+from integrand.evaluation.evaluator import Evaluator
 
 
 class Net(nn.Module):

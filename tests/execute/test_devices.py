@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand._profile import Recorder
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError, ModelError, NonFiniteError, OptionError
+from integrand.profile import ProfileRecorder
 from tests.test_state import Model, everything
 
 TWO = ["cpu", "cpu"]
@@ -52,7 +52,7 @@ class Elsewhere:
 def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two workers, the second with a copy of the model on the same device or, as far as the package can tell, on another."""
     if request.param == "another device":
-        monkeypatch.setattr("integrand._api.devices_of", lambda devices: Elsewhere.devices if devices else ())
+        monkeypatch.setattr("integrand.engine.devices_of", lambda devices: Elsewhere.devices if devices else ())
     return TWO
 
 
@@ -352,7 +352,7 @@ class Slow(list[float]):
 
 
 def test_points_that_several_threads_write_down_are_all_there() -> None:
-    recorder = Recorder()
+    recorder = ProfileRecorder()
 
     def write(example: int) -> None:
         for t in range(10):
@@ -379,7 +379,7 @@ def test_context_variables_are_the_callers() -> None:
 
 def test_a_device_of_its_own_gets_model_arguments_and_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the model is called with is moved, and what it computes with does not ask for gradients."""
-    monkeypatch.setattr("integrand._api.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
     moved: list[str] = []
 
     class Told(Weighed):
@@ -591,7 +591,7 @@ def test_devices_that_are_not_there(devices: Any, words: str) -> None:
 
 
 def test_the_device_of_x_must_be_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integrand._api.devices_of", lambda _: Elsewhere.devices[1:] * 2)
+    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices[1:] * 2)
     with pytest.raises(OptionError, match="x is on cpu; expected the device of x among them"):
         ig.integrated_gradients(nn.Linear(2, 1), torch.ones(1, 2), devices=TWO)
 
@@ -639,13 +639,13 @@ def test_models_that_cannot_be_copied_or_moved_are_refused(monkeypatch: pytest.M
         def to(self, *args: Any, **kwargs: Any) -> Stays:
             raise NotImplementedError("quantised")
 
-    monkeypatch.setattr("integrand._api.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
     with pytest.raises(ModelError, match=r"Stays.*cannot be moved to cpu:0: quantised"):
         ig.integrated_gradients(Stays(2, 1), torch.ones(1, 2), devices=TWO)
 
 
 def test_an_error_on_another_device_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integrand._api.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
 
     class Fails(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:

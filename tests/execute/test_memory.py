@@ -9,11 +9,11 @@ from torch import Tensor
 
 import integrand as ig
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError
-from integrand.execute._evaluate import Evaluated
-from integrand.execute._memory import MOST_ROWS, Chunks
-from integrand.execute._remember import known
-from integrand.execute._store import Store
-from integrand.functions._parts import out_of_memory
+from integrand.evaluation.chunks import MOST_ROWS, Chunks
+from integrand.evaluation.evaluator import Evaluated
+from integrand.functions.model_notes import known
+from integrand.integration.mesh import GradientStore
+from integrand.memory import out_of_memory
 
 CPU = torch.device("cpu")
 
@@ -166,7 +166,7 @@ def done(values: list[float], features: int, dtype: torch.dtype) -> Evaluated:
 
 
 def test_slots_are_used_again() -> None:
-    store = Store(3, 10, torch.float32, CPU)
+    store = GradientStore(3, 10, torch.float32, CPU)
     assert store.room == 10
     slots = store.take(6)
     store.put(slots, done([1, 2, 3, 4, 5, 6], 3, torch.float32))
@@ -196,15 +196,15 @@ def test_recordings_make_room_for_the_store(monkeypatch: pytest.MonkeyPatch) -> 
 
     known(model)["recordings"] = {"one": object()}
     monkeypatch.setattr(torch, "empty", full_until_released)
-    assert len(Store(3, 100, torch.float32, CPU).take(2)) == 2
+    assert len(GradientStore(3, 100, torch.float32, CPU).take(2)) == 2
     assert len(tried) == 2
 
 
 def test_the_store_grows_up_to_its_capacity() -> None:
     """It starts small, whatever the capacity, and what it holds survives growing."""
-    store = Store(1_000_000, 1000, torch.float64, CPU)
+    store = GradientStore(1_000_000, 1000, torch.float64, CPU)
     assert len(store) <= 64
-    store = Store(50_000, 1000, torch.float64, CPU)
+    store = GradientStore(50_000, 1000, torch.float64, CPU)
     kept = store.take(5)
     store.put(kept, done([1, 2, 3, 4, 5], 50_000, torch.float64))
     store.hold(kept)
@@ -218,14 +218,14 @@ def test_the_store_grows_up_to_its_capacity() -> None:
 
 def test_the_store_never_exceeds_its_capacity_and_the_values_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rough network at a tight tolerance, with room for a few panels only."""
-    stores: list[Store] = []
-    create = Store.__init__
+    stores: list[GradientStore] = []
+    create = GradientStore.__init__
 
-    def watched(self: Store, *args: object) -> None:
+    def watched(self: GradientStore, *args: object) -> None:
         create(self, *args)  # type: ignore[arg-type]
         stores.append(self)
 
-    monkeypatch.setattr(Store, "__init__", watched)
+    monkeypatch.setattr(GradientStore, "__init__", watched)
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(10, 60), torch.nn.ReLU(), torch.nn.Linear(60, 1)).double()
     x = torch.randn(6, 10, dtype=torch.float64) * 3

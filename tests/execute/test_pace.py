@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.execute import _adaptive
-from integrand.execute._pace import Pace
+from integrand.integration import adaptive as _adaptive
+from integrand.integration.adaptive import Pace
 from tests.problems import Problem, cases
 
 GPU = Pace(2, 3, 0.97)

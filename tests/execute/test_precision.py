@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.attribution import Status
+from integrand.backends.precision import PrecisionMode
+from integrand.backends.torch_function import TorchFunction
+from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, OptionError
-from integrand.execute import _adaptive, _settle
-from integrand.execute._evaluate import Evaluator
-from integrand.execute._precision import Way
-from integrand.functions import Function
+from integrand.evaluation import precision_choice as _settle
+from integrand.evaluation.evaluator import Evaluator
+from integrand.integration import adaptive as _adaptive
 
 
 def network(seed: int = 0, width: int = 96, act: type[nn.Module] = nn.GELU) -> nn.Module:
@@ -267,15 +268,15 @@ def test_lower_than_float32_starts_from_float32() -> None:
 
 def test_a_scale_changes_nothing_in_float32() -> None:
     seen: list[tuple[Tensor, ...]] = []
-    real: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] = Function.value_and_grad
+    real: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] = TorchFunction.value_and_grad
 
-    def both(self: Function, leaves: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def both(self: TorchFunction, leaves: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         points = tuple(leaf.detach().clone() for leaf in leaves)
         seen.append((real(self, leaves, rows)[1][0], real(self, points, rows, scale=2.0**20)[1][0]))
         return real(self, leaves, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Function, "value_and_grad", both)
+        patch.setattr(TorchFunction, "value_and_grad", both)
         ig.integrated_gradients(network(), inputs(), target=1)
     assert seen
     for plain, scaled in seen:
@@ -284,11 +285,11 @@ def test_a_scale_changes_nothing_in_float32() -> None:
 
 def test_ways_put_switches_back() -> None:
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    with Way("tf32").switched():
+    with PrecisionMode("tf32").switched():
         assert torch.get_float32_matmul_precision() == "high"
         assert torch.backends.cudnn.allow_tf32
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
-    assert _adaptive.Way is Way
+    assert _adaptive.Way is PrecisionMode
 
 
 def test_what_is_the_same_all_along_the_path_is_made_up_for() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import integrand as ig
-from integrand.execute._progress import Reporter
+from integrand.evaluation.progress import Reporter
 
 X = torch.linspace(-2, 3, 20, dtype=torch.float64).reshape(5, 4)
 

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.execute import _record
-from integrand.execute._memory import Chunks
-from integrand.execute._precision import Way
-from integrand.execute._record import SIZES, USES, Recording, Recordings, size_for
-from integrand.execute._remember import known, known_of
-from integrand.functions import Function, ReadOut, build
+from integrand.backends import cuda_graphs as _record
+from integrand.backends.cuda_graphs import SIZES, USES, CapturedGraph, CapturedGraphs, size_for
+from integrand.backends.precision import PrecisionMode
+from integrand.backends.torch_function import TorchFunction, build
+from integrand.evaluation.chunks import Chunks
+from integrand.functions.model_notes import known, known_of
+from integrand.functions.target import ReadOut
 
 
 class Net(nn.Module):
@@ -51,8 +52,8 @@ class Fake:
         self.waits = 0.0
         patch.setattr(_record, "time", CLOCK)
         patch.setattr(_record, "fit", lambda function: True)
-        patch.setattr(Recordings, "_small", lambda *_: True)
-        patch.setattr(Recordings, "_made", self.make)
+        patch.setattr(CapturedGraphs, "_small", lambda *_: True)
+        patch.setattr(CapturedGraphs, "_made", self.make)
         patch.setattr(torch.cuda, "synchronize", lambda *_: setattr(CLOCK, "now", CLOCK.now + self.waits))
 
     def make(self, leaves: tuple[Tensor, ...], rows: Tensor, size: int) -> object:
@@ -65,15 +66,15 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Fake:
     return Fake(monkeypatch)
 
 
-def function(model: nn.Module, count: int = 2, **options: Any) -> Function:
+def function(model: nn.Module, count: int = 2, **options: Any) -> TorchFunction:
     return build(model, torch.zeros(count, 6), target=options.pop("target", 1), **options)
 
 
-def uses(made_of: Function, rows: int = 5, way: Way | None = None) -> object:
+def uses(made_of: TorchFunction, rows: int = 5, way: PrecisionMode | None = None) -> object:
     """One chunk of so many rows in a run of its own; the recording that was found for it."""
-    recordings = Recordings(made_of, lambda *_: None)  # type: ignore[arg-type, return-value]
+    recordings = CapturedGraphs(made_of, lambda *_: None)  # type: ignore[arg-type, return-value]
     label = torch.zeros(rows, dtype=torch.int64)
-    found = recordings.find(way or Way(), (torch.zeros(rows, 6),), label)
+    found = recordings.find(way or PrecisionMode(), (torch.zeros(rows, 6),), label)
     with recordings.watching():
         CLOCK.now += 1.0  # what Python takes to ask
     return found
@@ -103,7 +104,7 @@ def test_one_is_not_used_for_something_else(change: str, gpu: Fake) -> None:
         found = uses(function(model))
     assert found is not None
     other: dict[str, Any] = {}
-    way = Way("tf32") if change == "precision" else Way()
+    way = PrecisionMode("tf32") if change == "precision" else PrecisionMode()
     if change == "weights":
         model.inner.weight = nn.Parameter(torch.zeros(3, 6))
     elif change == "module":
@@ -137,10 +138,10 @@ def test_recordings_go_with_the_model(gpu: Fake) -> None:
     for _ in range(USES + 1):
         uses(function(model))
     assert known(model)["recordings"]
-    recordings = Recordings(function(model), lambda *_: None)  # type: ignore[arg-type, return-value]
+    recordings = CapturedGraphs(function(model), lambda *_: None)  # type: ignore[arg-type, return-value]
     recordings.forget()
     assert not known(model)["recordings"]
-    assert recordings.find(Way(), (torch.zeros(5, 6),), torch.zeros(5, dtype=torch.int64)) is None
+    assert recordings.find(PrecisionMode(), (torch.zeros(5, 6),), torch.zeros(5, dtype=torch.int64)) is None
 
 
 def test_there_are_only_so_many(gpu: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +170,7 @@ def test_recordings_are_let_go_where_memory_runs_out(gpu: Fake) -> None:
 
 def test_nothing_keeps_a_model_alive() -> None:
     """Neither what is remembered of it nor a recording, which holds tensors and no function."""
-    kinds = {field.type for field in fields(Recording)}
+    kinds = {field.type for field in fields(CapturedGraph)}
     assert kinds == {"torch.cuda.CUDAGraph", "tuple[Tensor, ...]", "Leaves", "Tensor"}
     model = Net()
     ig.integrated_gradients(model, torch.ones(2, 6), target=1)
@@ -185,11 +186,11 @@ def test_a_model_that_changed_unseen_is_noticed_by_its_score(monkeypatch: pytest
     Fake(monkeypatch)
 
     class Stale:
-        def replay(self, made_of: Function, leaves: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def replay(self, made_of: TorchFunction, leaves: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
             scores, gradients = made_of.value_and_grad(leaves, rows)
             return 2 * scores, tuple(2 * part for part in gradients)
 
-    monkeypatch.setattr(Recordings, "_made", lambda *_: Stale())
+    monkeypatch.setattr(CapturedGraphs, "_made", lambda *_: Stale())
     model, x = Net(), torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
     results = [ig.integrated_gradients(model, x, target=1).values for _ in range(USES + 3)]
     for values in results:
@@ -208,7 +209,7 @@ def test_what_a_recording_cannot_hold_is_left_alone(monkeypatch: pytest.MonkeyPa
     class Elsewhere:
         """A function that seems to be on a GPU."""
 
-        def __init__(self, made_of: Function) -> None:
+        def __init__(self, made_of: TorchFunction) -> None:
             self.made_of = made_of
             self.inputs = (SimpleNamespace(device=torch.device("cuda")),)
 

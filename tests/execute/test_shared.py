@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
+from integrand.backends.torch_function import build
 from integrand.errors import MemoryBackoffWarning, NonFiniteError, RowsError
-from integrand.execute._shared import _gathered, _same_rows
-from integrand.functions import ReadOut, build
+from integrand.evaluation.target_sharing import _gathered, _same_rows
+from integrand.functions.target import ReadOut
 from integrand.paths import Average, Blur, Curve, Guided, Polyline, Straight
 
 K = 5
@@ -350,7 +351,7 @@ def test_baselines_that_differ_keep_examples_apart() -> None:
 @pytest.mark.parametrize("target", [2, [2] * K, lambda out: out[:, 1]], ids=["one", "one in a list", "a function"])
 def test_one_target_for_all_is_not_looked_at(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing to share: not even the rows are compared."""
-    monkeypatch.setattr("integrand.execute._shared._same_rows", None)
+    monkeypatch.setattr("integrand.evaluation.target_sharing._same_rows", None)
     model = Counted(network())
     unshared(model, ig.integrated_gradients(model, point().expand(K, -1), target=target, tol=1e-3))
 
@@ -469,7 +470,7 @@ def test_equal_rows_are_found_in_all_tensors() -> None:
 
 def test_nodes_are_gathered_by_point() -> None:
     """Every node with a twin comes once, beside its twins; blocks hold no more than there is room for."""
-    from integrand.execute import Nodes
+    from integrand.evaluation.nodes import Nodes
 
     generator = np.random.default_rng(0)
     rows, pieces = generator.integers(0, 12, 300), generator.integers(0, 2, 300)

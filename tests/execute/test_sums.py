@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import integrand as ig
-from integrand.execute._fixed import Sums
+from integrand.integration.fixed import Sums
 
 CPU = torch.device("cpu")
 

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.execute import _tune
-from integrand.execute._devices import in_turn
-from integrand.execute._memory import Chunks
-from integrand.execute._remember import known
-from integrand.execute._tune import LEAST_SECONDS, TRIALS, Setting, Tuning
+from integrand.evaluation import chunks as _tune
+from integrand.evaluation.chunks import LEAST_SECONDS, TRIALS, Chunks, Setting, Tuning, in_turn
+from integrand.functions.model_notes import known
 
 
 def settle(tuning: Tuning, cost: Callable[[Setting], float], limit: int = 100) -> int:

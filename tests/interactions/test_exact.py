@@ -9,7 +9,7 @@ from torch import nn
 
 import integrand as ig
 from integrand.interactions import integrated_hessians
-from integrand.interactions._rule import panel_rule
+from integrand.quadrature.log_kronrod import panel_rule
 
 from .references import distance, from_line, integral, naive
 

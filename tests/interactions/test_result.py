@@ -121,7 +121,7 @@ def test_a_picture(tmp_path):
 
 def test_without_matplotlib(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in [name for name in sys.modules if name.startswith(("matplotlib.", "integrand.interactions._figure"))]:
+    for name in [name for name in sys.modules if name.startswith(("matplotlib.", "integrand.analysis.interaction_figure"))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"integrand\[pictures\]"):
         result.show()

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import NonFiniteError, OperationError, OptionError
 from integrand.methods import DeepLift
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import GradientError, NonFiniteError
 from integrand.methods import DeepLift, Gradient, GradientTimesInput
 

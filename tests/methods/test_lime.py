@@ -16,10 +16,10 @@ from captum.attr._core.lime import get_exp_kernel_similarity_function
 from sklearn.linear_model import Ridge
 from torch import nn
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, InputError, MissingExtraError, OptionError, ZeroAttributionWarning
 from integrand.methods import Lime
-from integrand.methods._lime import grid, slic
+from integrand.superpixels import grid, slic
 
 
 def network(features, seed=0):

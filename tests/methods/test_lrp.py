@@ -13,7 +13,7 @@ from torch import nn
 
 from integrand.errors import NonFiniteError, OperationError, OptionError
 from integrand.methods import LRP, AlphaBeta, Epsilon, Gamma
-from integrand.operations._apart import _lstm_cell
+from integrand.tracing.decompositions import _lstm_cell
 
 from .zennit_networks import BIASES, COMPOSITES, EPSILON, NETWORKS, RULES, STORE, Residual, drawn
 

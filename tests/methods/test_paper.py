@@ -6,15 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from integrand.methods import (
-    LRP,
-    Deconvnet,
-    DeepLift,
-    Gradient,
-    GradientTimesInput,
-    GuidedBackprop,
-    IntegratedGradients,
-)
+from integrand.methods import LRP, Deconvnet, DeepLift, Gradient, GradientTimesInput, GuidedBackprop, IntegratedGradients
 
 D = torch.float64
 AT = torch.tensor([[3.0, 1.0]], dtype=D)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, InputError, NonFiniteError, OptionError, ZeroAttributionWarning
 from integrand.methods import Shapley
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from integrand.attribution import Status
+from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, NonFiniteError, OptionError
 from integrand.methods import ExpectedGradients, Gradient, GradientTimesInput, IntegratedGradients, Lime, Shapley, SmoothGrad
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from integrand.functions import build
-from integrand.operations import sweep, trace, vjp
+from integrand.backends.torch_function import build
+from integrand.tracing.program import trace
+from integrand.tracing.sweep import sweep, vjp
 
 D = torch.float64
 

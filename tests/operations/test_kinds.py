@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from integrand.operations import Kind, kind_of
-from integrand.operations._kinds import rectifies
+from integrand.tracing.kinds import Kind, kind_of, rectifies
 
 from .common import D, drawn, program_of
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from integrand.operations import folded, fused
+from integrand.tracing.rewriting import folded, fused
 
 from .common import D, drawn, gradient, names, program_of
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from integrand.errors import ModelError
-from integrand.operations._apart import table
+from integrand.tracing.decompositions import table
 
 from .common import D, drawn, gradient, names, program_of
 

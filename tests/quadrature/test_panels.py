@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from integrand.quadrature._panels import KAPPA, WEIGHTS, Measured, estimate, measure, spread
+from integrand.quadrature.panel_rules import KAPPA, WEIGHTS, PanelSums, estimate, measure, spread
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def by_hand(values: Array, width: float) -> tuple[float, float, float, float, fl
     return fine, half, ends, width / 12 * (a + 4 * b + 2 * c + 4 * d + e), width / 6 * (a + 4 * c + e)
 
 
-def run(nodes: Array, scores: Array, slopes: Array, width: Array) -> Measured:
+def run(nodes: Array, scores: Array, slopes: Array, width: Array) -> PanelSums:
     return measure(torch.from_numpy(nodes), scores, slopes, width, torch.float64)
 
 

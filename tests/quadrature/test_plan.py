@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integrand.quadrature._plan import plan
+from integrand.quadrature.refinement import plan
 
 several = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 squares_of = st.lists(st.floats(1e-3, 100), min_size=1, max_size=5)

@@ -202,7 +202,7 @@ def test_pyplot_is_left_alone():
 
 
 def test_missing_matplotlib_names_the_extra(attribution, values, monkeypatch):
-    monkeypatch.delitem(sys.modules, "integrand.render._figure", raising=False)
+    monkeypatch.delitem(sys.modules, "integrand.render.figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'integrand\[pictures\]'"):
         figure(attribution(values))

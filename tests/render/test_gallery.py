@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from integrand import Status
-from integrand.render._gallery import SIDE, Card, card, gallery_page, summary, thumbnail
+from integrand.render.image.gallery import SIDE, Card, card, gallery_page, summary, thumbnail
 
 from .test_report import EVIL, Page
 

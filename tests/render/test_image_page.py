@@ -11,10 +11,10 @@ import integrand as ig
 from integrand import Attribution, Certificate, Status
 from integrand.errors import InputError
 from integrand.render import certificate_table, report
-from integrand.render._certificate import cancelling, sum_note, verdict
-from integrand.render._image_page import ImagePage, Picture, Region, Rival, image_page
-from integrand.render._panel import Panel
-from integrand.render._path_plot import path_plot
+from integrand.render.certificate_text import cancelling, sum_note, verdict
+from integrand.render.image.panel import Panel
+from integrand.render.image.path_pictures import path_plot
+from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page
 
 from .test_report import EVIL
 from .test_report import Page as Parser
@@ -48,11 +48,11 @@ def full(attribution, values, photo):
         score_name="the probability of tabby cat",
         top=[("tabby cat", 0.94), ("tiger cat", 0.05), ("sock", 0.00001)],
         others={"gradient × image": 2 * values[0].numpy()},
-        rival=Rival("tabby cat", "tiger cat", attribution(-values, score=3.0, baseline_score=1.0), "They are close."),
+        rival=PageRival("tabby cat", "tiger cat", attribution(-values, score=3.0, baseline_score=1.0), "They are close."),
         pictures=[
-            Picture("the path plot", "read it", photo, "path"),
-            Picture("the regions drawn", "", photo, "regions"),
-            Picture("another picture", "", photo),
+            PagePicture("the path plot", "read it", photo, "path"),
+            PagePicture("the regions drawn", "", photo, "regions"),
+            PagePicture("another picture", "", photo),
         ],
         regions=[Region("left eye", 0.465, 0.02), Region("background", -0.093)],
         notes=["It was turned according to its EXIF orientation."],
@@ -131,8 +131,8 @@ def test_every_text_is_escaped(attribution, values, photo):
         title=EVIL,
         top=[(EVIL, 0.5)],
         others={EVIL + "2": values[0].numpy()},
-        rival=Rival(EVIL, EVIL, result, EVIL),
-        pictures=[Picture(EVIL, EVIL, photo, place) for place in ("path", "regions", "more")],
+        rival=PageRival(EVIL, EVIL, result, EVIL),
+        pictures=[PagePicture(EVIL, EVIL, photo, place) for place in ("path", "regions", "more")],
         regions=[Region(EVIL, 1.0, 0.5)],
         notes=[EVIL],
         preprocessing=EVIL,
@@ -159,7 +159,9 @@ def test_pictures_of_pixels_and_of_bytes(full, photo):
     image = pytest.importorskip("PIL.Image")
     buffer = io.BytesIO()
     image.fromarray(photo).save(buffer, "png")
-    text = image_page(dataclasses.replace(full, pictures=[Picture("a", "", buffer.getvalue()), Picture("b", "", photo)]))
+    text = image_page(
+        dataclasses.replace(full, pictures=[PagePicture("a", "", buffer.getvalue()), PagePicture("b", "", photo)])
+    )
     for name in "ab":
         data = re.search(rf'alt="{name}" src="data:image/png;base64,([^"]+)"', text)[1]
         with image.open(io.BytesIO(base64.b64decode(data))) as shown:
@@ -206,7 +208,7 @@ def test_only_the_first_answer_is_said_to_be_the_networks(full, label, changes, 
     ],
 )
 def test_the_rival_is_told_by_its_numbers(full, attribution, values, end, words):
-    rival = Rival("tabby cat", "tiger cat", attribution(values, score=end, baseline_score=1.0))
+    rival = PageRival("tabby cat", "tiger cat", attribution(values, score=end, baseline_score=1.0))
     text = Page(image_page(dataclasses.replace(full, rival=rival))).text
     for one in words:
         assert one in text
@@ -224,7 +226,7 @@ def test_what_is_explained_stands_out_wherever_it_ranks(full):
 
 def test_panels_bring_their_scale(full, photo):
     panel = Panel("x", "y", photo, 0.25, colours=("#ff0000", "#00ff00"), lines=("face +0.3",))
-    page = Page(image_page(dataclasses.replace(full, pictures=[Picture("a panel", "", panel)])))
+    page = Page(image_page(dataclasses.replace(full, pictures=[PagePicture("a panel", "", panel)])))
     for words in ("a panel", "≤ −0.25", "face +0.3"):
         assert words in page.text
 

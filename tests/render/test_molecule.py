@@ -17,11 +17,10 @@ from rdkit.Chem import AllChem, Crippen, rdDepictor  # noqa: E402
 
 from integrand.errors import InputError, OptionError  # noqa: E402
 from integrand.render import molecule as pictures  # noqa: E402
-from integrand.render._molecule_canvas import DARK, LIGHT  # noqa: E402
-from integrand.render._molecule_draw import MOST_ARCS, Look, _width, _wrapped, draw, shown_pairs  # noqa: E402
-from integrand.render._molecule_layout import disorder, laid_out, positions  # noqa: E402
-from integrand.render._molecule_svg import relative  # noqa: E402
 from integrand.render.molecule import Molecule  # noqa: E402
+from integrand.render.molecule.layout import disorder, laid_out, positions  # noqa: E402
+from integrand.render.molecule.molecule_drawing import DARK, LIGHT, MOST_ARCS, Look, _width, _wrapped, draw, shown_pairs  # noqa: E402  # noqa: E402
+from integrand.render.molecule.molecule_svg import relative  # noqa: E402
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 CYCLOSPORIN = (

@@ -16,10 +16,10 @@ Chem = pytest.importorskip("rdkit.Chem", reason="needs rdkit")
 from rdkit.Chem import Crippen  # noqa: E402
 
 from integrand.errors import InputError  # noqa: E402
-from integrand.render._molecule_canvas import DARK, LIGHT  # noqa: E402
-from integrand.render._molecule_page import MOST_ROWS, script  # noqa: E402
-from integrand.render._report import policy  # noqa: E402
+from integrand.render.html import policy  # noqa: E402
 from integrand.render.molecule import Molecule, page  # noqa: E402
+from integrand.render.molecule.molecule_drawing import DARK, LIGHT  # noqa: E402
+from integrand.render.molecule.molecule_page import MOST_ROWS, script  # noqa: E402
 
 DRUG = "CC(C)NCC(O)COc1ccc(CCOCC2CC2)cc1NC(C)=O"  # 25 heavy atoms and the rings, amines and oxygens that drugs have
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'

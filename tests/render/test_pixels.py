@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from integrand.errors import InputError, OptionError
-from integrand.render._pixels import COLOURS, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
-from integrand.render._png import png
+from integrand.render.html import png
+from integrand.render.image.pixels import COLOURS, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
 
 FLOATS = st.floats(-1e6, 1e6, allow_subnormal=False)
 ENDS = [tuple(bytes.fromhex(colour[1:])) for colour in (COLOURS[0], COLOURS[len(COLOURS) // 2], COLOURS[-1])]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from integrand.errors import InputError, OptionError
 from integrand.render import image
-from integrand.render._regions import TEXT, _texts, regions_of, spread
+from integrand.render.image.image_regions import TEXT, _texts, regions_of, spread
 
 
 @settings(max_examples=25, deadline=None)

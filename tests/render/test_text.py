@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from integrand import ExampleCertificate
 from integrand.errors import InputError, OptionError
-from integrand.render import _grid
 from integrand.render import text as pictures
-from integrand.render._grid import Block, Grid
-from integrand.render._text_clusters import clusters, right_to_left
-from integrand.render._text_colours import background, ink
 from integrand.render.text import Tokens
+from integrand.render.text import alignment_grid as _grid
+from integrand.render.text.alignment_grid import Block, Grid
+from integrand.render.text.tokens import clusters, right_to_left
+from integrand.render.text.word_markup import background, ink
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 FLAG = "\U0001f1ec\U0001f1ed"
@@ -106,7 +106,7 @@ def test_words_keep_their_order_and_find_their_direction() -> None:
     assert ("bdi", {"dir": "auto"}) in Page(made).tags
     assert right_to_left(HEBREW)
     assert not right_to_left("how " + HEBREW)
-    from integrand.render._text_figure import placed
+    from integrand.render.text.text_figure import placed
 
     lefts = [word.left for word in placed(tokens)]
     assert lefts == sorted(lefts, reverse=True)  # the first word is the rightmost
@@ -114,7 +114,7 @@ def test_words_keep_their_order_and_find_their_direction() -> None:
 
 def test_pictures_read_words_of_the_other_direction_in_their_own() -> None:
     pytest.importorskip("matplotlib")
-    from integrand.render._text_figure import placed
+    from integrand.render.text.text_figure import placed
 
     def seen(text: str) -> list[str]:
         words = placed(spaced(text, [0.1] * len(text.split())))

@@ -14,12 +14,12 @@ from integrand.comparison import Comparison
 from integrand.errors import InputError, MissingExtraError, OptionError
 from integrand.render import figure as any_figure
 from integrand.render import image, report
-from integrand.render._gallery import card
-from integrand.render._image_page import ImagePage, image_page
-from integrand.render._interactive import viewer
-from integrand.render._outlines import CANVAS, enclosing, enlarged, grown, smoothed
-from integrand.render._pixels import COLOURS, colour_table, grey, laid, onto, rgb
-from integrand.render._views import PAPER, SAFE
+from integrand.render.image.gallery import card
+from integrand.render.image.outlines import CANVAS, enclosing, enlarged, grown, smoothed
+from integrand.render.image.photo_page import ImagePage, image_page
+from integrand.render.image.pixels import COLOURS, colour_table, grey, laid, onto, rgb
+from integrand.render.image.viewer import viewer
+from integrand.render.image.views import PAPER, SAFE
 
 PHOTO = np.full((2, 2, 3), 0.5)
 VALUES = torch.tensor([[[[4.0, -4.0], [2.0, 0.0]]]])

@@ -16,7 +16,7 @@ pytest.importorskip("typer")
 import typer
 from typer.testing import CliRunner
 
-from integrand.cli._text import text
+from integrand.apps.text.cli import text
 from integrand.errors import FileError, InputError, ModelError, OptionError, TargetError
 
 from .tiny import answerer, classifier, writer

@@ -13,8 +13,8 @@ pytest.importorskip("transformers")
 import transformers as hf
 
 from integrand import text
+from integrand.apps.text import generation as _generate
 from integrand.errors import ConvergenceWarning, InputError, OptionError
-from integrand.text import _generate
 
 from .tiny import SMALL, by_hand, bytes_bpe, writer
 

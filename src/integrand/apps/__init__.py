@@ -2,3 +2,5 @@
 
 Nothing is imported here: each module needs packages of its own.
 """
+
+from __future__ import annotations

@@ -8,13 +8,15 @@
 (False, True)
 """
 
-from ..attribution import AXIOMS
-from ._check import check
-from ._formula import Network
-from ._network import FormulaModule, network
-from ._parse import parse
-from ._table import METHODS, Step, Table, table
-from ._verdict import Counterexample, Verdict
+from __future__ import annotations
+
+from ..certificate import AXIOMS
+from .axiom_table import METHODS, Step, Table, table
+from .checking import check
+from .formula import FormulaNetwork as Network
+from .formula import parse
+from .formula_network import FormulaModule, network
+from .verdict import Counterexample, Verdict
 
 __all__ = [
     "AXIOMS",

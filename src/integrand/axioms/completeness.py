@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..methods import Method
-from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -23,19 +23,19 @@ NAME = "completeness"
 RULE = "the attributions add up to F(x) - F(x')"
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Any small network, input and baseline."""
-    from ._strategies import one_network
+    from .search import one_network
 
     return one_network()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """Nothing is taken for granted."""
     return True
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """The sum of the attributions against the change of the score."""
     return _finding(explain_case(method, case)["f"], "f")
 
@@ -45,7 +45,7 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
     yield Trial(_finding(own.explain(method), "the model"))
 
 
-def _finding(one: Explained, name: str) -> Finding:
+def _finding(one: ExplainedCase, name: str) -> Finding:
     total = float(one.values.sum())
     statement = f"the attributions add up to {total:.6g}; F(x) - F(x') is {one.change:.6g}"
     return Finding(abs(total - one.change), allowance(one), statement, ((name, rounded(one.values)),))

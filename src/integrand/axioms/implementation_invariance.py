@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..methods import Method
-from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
-from ._search import same, values_of
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial
+from .search import same, values_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -26,19 +26,19 @@ NAME = "implementation-invariance"
 RULE = "networks that compute the same get the same attributions"
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Pairs of small networks, one rewritten from the other."""
-    from ._strategies import equivalent
+    from .search import equivalent
 
     return equivalent()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """Both compute the same."""
     return same(*values_of(case, points))
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """The two attributions against each other."""
     both = explain_case(method, case)
     return _finding(both["f"], both["g"], "f", "g")
@@ -54,7 +54,7 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
         yield Trial(finding)
 
 
-def _finding(first: Explained, second: Explained, name: str, other: str) -> Finding:
+def _finding(first: ExplainedCase, second: ExplainedCase, name: str, other: str) -> Finding:
     gap = float((first.values - second.values).abs().sum())
     statement = f"{name} and {other} compute the same; their attributions differ by {gap:.6g} in all"
     shown = ((name, rounded(first.values)), (other, rounded(second.values)))

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..methods import Method
-from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
-from ._search import same, values_of
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial
+from .search import same, values_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -24,20 +24,20 @@ NAME = "linearity"
 RULE = "a weighted sum of networks gets the weighted sum of their attributions"
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Two small networks and their weighted sum."""
-    from ._strategies import weighted_sums
+    from .search import weighted_sums
 
     return weighted_sums()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """The third network is the weighted sum of the two."""
     f, g, total = values_of(case, points)
     return same(case.weights[0] * f + case.weights[1] * g, total)
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """The attributions of the sum against the sum of the attributions."""
     by_name = explain_case(method, case)
     return _finding(by_name["f"], by_name["g"], by_name["sum"], (case.weights[0], case.weights[1]), ("f", "g"))
@@ -51,7 +51,9 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
         yield Trial(_finding(one, *parts, weights, ("the model", name)))
 
 
-def _finding(f: Explained, g: Explained, total: Explained, weights: tuple[float, float], names: tuple[str, str]) -> Finding:
+def _finding(
+    f: ExplainedCase, g: ExplainedCase, total: ExplainedCase, weights: tuple[float, float], names: tuple[str, str]
+) -> Finding:
     u, v = weights
     wanted = u * f.values + v * g.values
     gap = float((total.values - wanted).abs().sum())

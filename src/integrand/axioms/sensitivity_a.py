@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..methods import Method
-from ._evidence import Case, Explained, Finding, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -29,19 +29,19 @@ NOTHING = 1e-9
 """Of the change of the score: a share below is none."""
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Any small network; input and baseline differ in one feature."""
-    from ._strategies import one_feature_moves
+    from .search import one_feature_moves
 
     return one_feature_moves()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """Input and baseline differ in the named feature and no other."""
     return [i for i, (a, b) in enumerate(zip(case.x, case.baseline, strict=True)) if a != b] == list(case.features)
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """The share of the only feature that moves."""
     (feature,) = case.features
     return _finding(explain_case(method, case)["f"], torch.tensor([feature]), f"x{feature + 1}", "f")
@@ -55,7 +55,7 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
         yield Trial(finding, {"features": [part]}, x=x, start=start)
 
 
-def _finding(one: Explained, where: Tensor, feature: str, name: str) -> Finding:
+def _finding(one: ExplainedCase, where: Tensor, feature: str, name: str) -> Finding:
     share = float(one.values[where].abs().sum())
     change = abs(one.change)
     statement = f"only {feature} moves and the score changes by {one.change:.6g}; its attribution is {share:.6g}"

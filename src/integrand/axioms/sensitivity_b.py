@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..methods import Method
-from ._dummies import dummies
-from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
-from ._search import same, values_of
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial, dummies
+from .search import same, values_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -32,21 +31,21 @@ NAMED = 8
 """Dummies that a note names, at the most."""
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Small networks with inputs that do nothing."""
-    from ._strategies import with_dummies
+    from .search import with_dummies
 
     return with_dummies()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """Moving the dummies changes nothing."""
     moved = points.copy()
     moved[:, list(case.features)] = np.random.default_rng(2).uniform(-4, 4, (len(points), len(case.features)))
     return same(values_of(case, points)[0], values_of(case, moved)[0])
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """What the dummies get."""
     one = explain_case(method, case)["f"]
     names = " and ".join(f"x{i + 1}" for i in case.features)
@@ -67,7 +66,7 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
         yield Trial(finding, {"dummy": [dummy.part]}, note)
 
 
-def _finding(one: Explained, where: Tensor, said: str, name: str, missed: float = 0.0) -> Finding:
+def _finding(one: ExplainedCase, where: Tensor, said: str, name: str, missed: float = 0.0) -> Finding:
     share, allowed = float(one.values[where].abs().sum()), allowance(one)
     statement = f"{said}; attributed there: {share:.6g}"
     if share > allowed:  # up to what the probes may have missed, it may be no dummy after all

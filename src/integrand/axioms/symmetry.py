@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..methods import Method
-from ._evidence import Case, Explained, Finding, allowance, explain_case, rounded
-from ._network import Floats
-from ._own import Own, Trial
-from ._search import same, values_of
+from ..methods.method import Method
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
+from .formula_network import Floats
+from .own_model import Own, Trial
+from .search import same, values_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -26,14 +26,14 @@ NAME = "symmetry"
 RULE = "features that are alike, and that the score treats alike, get the same"
 
 
-def cases() -> SearchStrategy[Case]:
+def cases() -> SearchStrategy[AxiomCase]:
     """Small networks that do not notice when two inputs are swapped."""
-    from ._strategies import symmetric
+    from .search import symmetric
 
     return symmetric()
 
 
-def premise(case: Case, points: Floats) -> bool:
+def premise(case: AxiomCase, points: Floats) -> bool:
     """Swapping the two changes nothing, and they are alike in input and baseline."""
     i, j = case.features
     swapped = points.copy()
@@ -42,7 +42,7 @@ def premise(case: Case, points: Floats) -> bool:
     return alike and same(values_of(case, points)[0], values_of(case, swapped)[0])
 
 
-def judge(method: Method, case: Case) -> Finding:
+def judge(method: Method, case: AxiomCase) -> Finding:
     """The shares of the two against each other."""
     i, j = case.features
     one = explain_case(method, case)["f"]
@@ -59,7 +59,7 @@ def on_model(method: Method, own: Own) -> Iterator[Trial]:
         yield Trial(finding, {"features": [first, second]}, x=x, start=start)
 
 
-def _finding(one: Explained, first: Tensor, second: Tensor, features: tuple[str, str], name: str) -> Finding:
+def _finding(one: ExplainedCase, first: Tensor, second: Tensor, features: tuple[str, str], name: str) -> Finding:
     gap = float((one.values[first] - one.values[second]).abs().sum())
     statement = f"{features[0]} and {features[1]} are alike for the score and in value; their attributions differ by {gap:.6g}"
     return Finding(gap, allowance(one), statement, ((name, rounded(one.values)),))

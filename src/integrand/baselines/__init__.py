@@ -2,14 +2,20 @@
 
 :func:`black`, :func:`white`, :func:`mean`, :func:`blurred`, :func:`uniform`, :func:`gaussian` and :func:`drawn` make what the
 front door takes as ``baseline=``; any tensor of your own will do as well. :func:`diagnose` compares them on a model and an
-input. What the front door is given is settled here into rows in the space that is explained.
+input; it lives in :mod:`integrand.analysis` and is loaded on first use.
 """
 
-from ._constructors import black, blurred, gaussian, mean, uniform, white
-from ._data import drawn
-from ._diagnose import diagnose
-from ._diagnosis import Diagnosis
-from ._settle import Baseline, settle_baselines
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .constructors import black, blurred, gaussian, mean, uniform, white
+from .data import drawn
+from .resolve import Baseline, resolve_baselines
+
+if TYPE_CHECKING:
+    from ..analysis.baseline_diagnosis import diagnose
+    from ..analysis.diagnosis_result import Diagnosis
 
 __all__ = [
     "Baseline",
@@ -20,7 +26,15 @@ __all__ = [
     "drawn",
     "gaussian",
     "mean",
-    "settle_baselines",
+    "resolve_baselines",
     "uniform",
     "white",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Diagnosis", "diagnose"):
+        from .. import analysis
+
+        return getattr(analysis, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

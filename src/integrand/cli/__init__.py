@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the ``integrand`` command."""
     try:
-        from ._app import app
+        from .app import app
     except ImportError as error:
         package = error.name or "typer"
         if package.partition(".")[0] not in {"typer", "rich", "click"}:

@@ -1,5 +1,7 @@
 """``python -m integrand.cli``."""
 
+from __future__ import annotations
+
 from . import main
 
 if __name__ == "__main__":

@@ -3,3 +3,5 @@
 :mod:`integrand.compat.captum` has ``IntegratedGradients`` and ``LayerIntegratedGradients`` with Captum's signatures. The
 other library is neither needed nor imported.
 """
+
+from __future__ import annotations

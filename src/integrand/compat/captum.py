@@ -38,9 +38,8 @@ from typing import Any, Literal, TypeVar, final, overload
 from torch import Tensor, nn
 
 from ..attribution import Attribution
-from ..functions import Target
-from ._explain import explain
-from ._problem import How, Problem, wants_graph
+from ..functions.target import Target
+from .captum_call import CaptumOptions, CaptumProblem, explain, wants_graph
 
 __all__ = ["IntegratedGradients", "LayerIntegratedGradients"]
 
@@ -65,7 +64,7 @@ class _Complete:
         additional_forward_args: object = None,
     ) -> Tensor:
         """What attributions sum to, minus F(end_point) - F(start_point), for each example."""
-        return Problem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
+        return CaptumProblem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
 
     def has_convergence_delta(self) -> bool:
         """True: completeness says what the sum should be."""
@@ -78,7 +77,7 @@ class _Complete:
 
 
 @final
-class IntegratedGradients(_Complete):
+class CaptumIntegratedGradients(_Complete):
     """Integrated gradients with respect to a model's inputs.
 
     Args:
@@ -149,8 +148,8 @@ class IntegratedGradients(_Complete):
             Attributions in the structure of the inputs; with ``return_convergence_delta``, a pair of these and a tensor
             with sum(attributions) - (F(inputs) - F(baselines)) for each example.
         """
-        problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
-        how = How(n_steps, method, internal_batch_size, self._multiply_by_inputs)
+        problem = CaptumProblem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
+        how = CaptumOptions(n_steps, method, internal_batch_size, self._multiply_by_inputs)
         values = explain(problem, how).values
         return (values, problem.delta(values)) if return_convergence_delta else values
 
@@ -178,12 +177,12 @@ class IntegratedGradients(_Complete):
             internal_batch_size: rows to run at a time.
             tol: the relative L1 error to integrate to, or to warn beyond.
         """
-        problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
-        return explain(problem, How(n_steps, method, internal_batch_size, self._multiply_by_inputs, tol))
+        problem = CaptumProblem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
+        return explain(problem, CaptumOptions(n_steps, method, internal_batch_size, self._multiply_by_inputs, tol))
 
 
 @final
-class LayerIntegratedGradients(_Complete):
+class CaptumLayerIntegratedGradients(_Complete):
     """Integrated gradients with respect to what a layer gives or gets.
 
     Args:
@@ -239,7 +238,7 @@ class LayerIntegratedGradients(_Complete):
             several times; for a list of modules, a list of these. With ``return_convergence_delta``, a pair as in
             :meth:`IntegratedGradients.attribute`.
         """
-        problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
+        problem = CaptumProblem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
         how = self._how(n_steps, method, internal_batch_size, attribute_to_layer_input, grad_kwargs)
         values = explain(problem, how).values
         found: Any = problem.by_layer(values, how) if isinstance(self.layer, list) else values
@@ -276,10 +275,17 @@ class LayerIntegratedGradients(_Complete):
         Returns:
             One tensor, or a tuple of all layers' tensors in the order in which the model computes them.
         """
-        problem = Problem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
+        problem = CaptumProblem.of(self.forward_func, inputs, baselines, target, additional_forward_args)
         return explain(problem, self._how(n_steps, method, internal_batch_size, attribute_to_layer_input, grad_kwargs, tol))
 
-    def _how(self, n_steps: int | None, method: str, chunk: int | None, to_input: bool, grad: Any, tol: float = 0.01) -> How:
+    def _how(
+        self, n_steps: int | None, method: str, chunk: int | None, to_input: bool, grad: Any, tol: float = 0.01
+    ) -> CaptumOptions:
         layers = tuple(self.layer) if isinstance(self.layer, list) else (self.layer,)
         side: Literal["input", "output"] = "input" if to_input else "output"
-        return How(n_steps, method, chunk, self._multiply_by_inputs, tol, layers, side, wants_graph(grad))
+        return CaptumOptions(n_steps, method, chunk, self._multiply_by_inputs, tol, layers, side, wants_graph(grad))
+
+
+# Captum's own names, so that one import line is all that changes.
+IntegratedGradients = CaptumIntegratedGradients
+LayerIntegratedGradients = CaptumLayerIntegratedGradients

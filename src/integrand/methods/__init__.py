@@ -9,18 +9,19 @@
 (tensor([[1.]]), tensor(False), ('completeness', 'sensitivity-a'))
 """
 
-from ._base import Found, Method, Problem
-from ._deeplift import DeepLift
-from ._engine import BlurIG, GuidedIG, IntegratedGradients, PathMethod
-from ._expected import ExpectedGradients
-from ._gradients import Gradient, GradientTimesInput
-from ._guided import Deconvnet, GuidedBackprop
-from ._lime import Lime
-from ._lrp import LRP
-from ._lrp_rules import AlphaBeta, Epsilon, Gamma
-from ._names import by_name
-from ._shapley import Shapley
-from ._smooth import SmoothGrad
+from __future__ import annotations
+
+from .deeplift import DeepLift
+from .expected_gradients import ExpectedGradients
+from .gradients import Gradient, GradientTimesInput
+from .guided_backprop import Deconvnet, GuidedBackprop
+from .lime import Lime
+from .lrp import LRP, AlphaBeta, Epsilon, Gamma
+from .method import Found, Method, Problem
+from .path_methods import BlurIG, GuidedIG, IntegratedGradients, PathMethod
+from .registry import by_name
+from .shapley import Shapley
+from .smoothgrad import SmoothGrad
 
 __all__ = [
     "LRP",

@@ -6,9 +6,11 @@ to the image. A path of your own is any object with a ``pieces`` method and ``en
 gradients met there; a path of your own that is :class:`Steered` so has a ``steer`` method instead.
 """
 
-from ._blur import Blur
-from ._guided import Guided, Steered
-from ._paths import Average, Curve, Path, Piece, Polyline, Straight
-from ._stairs import stairs
+from __future__ import annotations
+
+from .base import Average, Curve, Path, Piece, Polyline, Straight, stairs
+from .blur import Blur
+from .guided import Guided
+from .steering import Steered
 
 __all__ = ["Average", "Blur", "Curve", "Guided", "Path", "Piece", "Polyline", "Steered", "Straight", "stairs"]

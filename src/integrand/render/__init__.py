@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..attribution import Attribution
 from ..errors import MissingExtraError
-from ._certificate import certificate_table, promises
-from ._panel import View
-from ._report import page
-from ._scene import Options, Others, compose
+from .certificate_text import certificate_table, promises
+from .html import page
+from .image.panel import View
+from .scene import Others, PictureOptions, compose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,10 +61,10 @@ def figure(
         MissingExtraError: matplotlib is not installed.
     """
     try:
-        from ._figure import draw
+        from .figures import draw
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing an attribution") from None
-    return draw(compose(result, Options(image, others, labels, features, title, share, heatmap, top, most, views)))
+    return draw(compose(result, PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views)))
 
 
 def report(
@@ -100,5 +100,5 @@ def report(
         views: as in :func:`figure`.
         command: the command that makes the page again, to be shown in it.
     """
-    scene = compose(result, Options(image, others, labels, features, title, share, heatmap, top, most, views))
+    scene = compose(result, PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views))
     return page(scene, result.meta, share=share, command=command, promised=promises(result.certificate))

@@ -1,0 +1,316 @@
+"""Rank correlations between attributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..attribution import Attribution
+from ..errors import MissingExtraError
+from ..files import write
+from ..trees import flat, flatten
+from ..words import finite
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+
+def ranks(row: Floats) -> Floats:
+    """The ranks of numbers from 1 on; equal ones share the mean of theirs, and NaN makes all of them unknown.
+
+    >>> ranks(np.array([3.0, 1.0, 3.0])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    if np.isnan(row).any():
+        return np.full(len(row), np.nan)
+    _, inverse, counts = np.unique(row, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    shared: Floats = (last - (counts - 1) / 2)[inverse.reshape(-1)]
+    return shared
+
+
+def rank_correlations(rows: Floats) -> Floats:
+    """Spearman's correlation between every two of n rows of features, (n, features) to (n, n).
+
+    NaN where a row is constant or holds NaN: it then has no order to agree with.
+
+    >>> rank_correlations(np.array([[1.0, 2.0, 3.0], [-1.0, -8.0, -9.0], [5.0, 5.0, 5.0]])).round(9).tolist()
+    [[1.0, -1.0, nan], [-1.0, 1.0, nan], [nan, nan, nan]]
+    """
+    places = np.stack([ranks(row) for row in rows])
+    centred = places - places.mean(1, keepdims=True)
+    size = np.sqrt((centred**2).sum(1, keepdims=True))
+    unit = np.divide(centred, size, out=np.full_like(centred, np.nan), where=size > 0)
+    found: Floats = np.clip(unit @ unit.T, -1, 1)
+    np.fill_diagonal(found, np.where(np.isnan(np.diagonal(found)), np.nan, 1.0))
+    return found
+
+
+def mean_over_examples(matrices: Floats) -> Floats:
+    """The mean over the first dimension of what is known; NaN where nothing is."""
+    known = ~np.isnan(matrices)
+    count = known.sum(0)
+    total = np.where(known, matrices, 0.0).sum(0)
+    out: Floats = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return out
+
+
+Scale = Literal["each", "common"]
+
+AGREEMENT = (
+    "Methods that agree can be wrong together, and a method that stands alone can be right. Correlations say how alike the "
+    "maps are, not which of them is true to the model."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a method took, over all examples.
+
+    Attributes:
+        gradients: gradient evaluations, each a forward and a backward pass.
+        forwards: forward passes without a backward.
+        seconds: as measured, on this machine and in this run.
+    """
+
+    gradients: int
+    forwards: int
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison:
+    """Several methods on one question, by name and in the order in which they were asked.
+
+    Attributes:
+        attributions: what each method gave.
+        failures: what the methods said that gave nothing.
+        seconds: what each method took.
+        settings: each method in full, those that failed too.
+        meta: how the comparison was made, all strings.
+    """
+
+    attributions: Mapping[str, Attribution]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The methods that gave something: rows and columns of the correlations."""
+        return tuple(self.attributions)
+
+    @property
+    def examples(self) -> int:
+        """How many examples were explained."""
+        return len(next(iter(self.attributions.values())).certificate)
+
+    @cached_property
+    def _rows(self) -> dict[str, Tensor]:
+        """Every attribution as (examples, features) in float64."""
+        out = {}
+        for name, one in self.attributions.items():
+            leaves = flatten(one.values, what="values")[1]
+            out[name] = flat([leaf if one.batched else leaf[None] for leaf in leaves]).detach().double().cpu()
+        return out
+
+    @cached_property
+    def changes(self) -> dict[str, Floats]:
+        """The change of the score from baseline to input, F(x) - F(x'), per example; by method, who may choose baselines."""
+        return {
+            name: np.array([example.score - example.baseline_score for example in one.certificate])
+            for name, one in self.attributions.items()
+        }
+
+    @cached_property
+    def gaps(self) -> dict[str, Floats]:
+        """The completeness gap of each method per example: its sum minus F(x) - F(x')."""
+        return {name: self._rows[name].sum(1).numpy() - self.changes[name] for name in self.names}
+
+    @cached_property
+    def relative_gaps(self) -> dict[str, Floats]:
+        """The size of the gap as a share of the score's change; infinite where the score does not change and the sum does."""
+        out = {}
+        for name in self.names:
+            gap, change = np.abs(self.gaps[name]), np.abs(self.changes[name])
+            out[name] = np.where(gap == 0, 0.0, np.divide(gap, change, out=np.full_like(gap, np.inf), where=change > 0))
+        return out
+
+    @cached_property
+    def costs(self) -> dict[str, Cost]:
+        """What each method took."""
+        return {
+            name: Cost(one.certificate.gradients, one.certificate.forwards, self.seconds.get(name, math.nan))
+            for name, one in self.attributions.items()
+        }
+
+    @cached_property
+    def broken(self) -> dict[str, tuple[str, ...]]:
+        """The axioms that each method does not promise to keep."""
+        return {name: one.certificate.broken for name, one in self.attributions.items()}
+
+    @cached_property
+    def correlations(self) -> Floats:
+        """Spearman's rank correlations between the attributions of every two methods, (examples, methods, methods).
+
+        NaN for a map that is constant. In the order of :attr:`names`.
+        """
+        return self._correlated(magnitudes=False)
+
+    @cached_property
+    def magnitude_correlations(self) -> Floats:
+        """The same between magnitudes: whether methods agree on what matters, whatever the sign."""
+        return self._correlated(magnitudes=True)
+
+    def mean_correlations(self, *, magnitudes: bool = False) -> Floats:
+        """Rank correlations averaged over the examples, (methods, methods); those that are NaN do not count."""
+        return mean_over_examples(self.magnitude_correlations if magnitudes else self.correlations)
+
+    def _correlated(self, *, magnitudes: bool) -> Floats:
+        rows = [self._rows[name].numpy() for name in self.names]
+        stack = np.stack([np.abs(row) for row in rows] if magnitudes else rows, 1)
+        return np.stack([rank_correlations(example) for example in stack])
+
+    def __str__(self) -> str:
+        from .comparison_text import text_of
+
+        return text_of(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .comparison_report import fragment
+
+        return fragment(self)
+
+    def figure(
+        self,
+        *,
+        image: Any = None,
+        labels: str | Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        title: str | None = None,
+        scale: Scale = "each",
+        signed: bool = False,
+        share: float = 0.7,
+        top: int = 12,
+        most: int = 4,
+    ) -> Figure:
+        """Draw the methods side by side, with what each misses and took under it, and their rank correlations.
+
+        Args:
+            image: the photo or photos, as in :func:`integrand.render.figure`. Its pixels are then lit by the strength of
+                their attributions; without it, or with ``signed``, heat maps are drawn.
+            labels: what was explained, one text per example; by default the target's own words.
+            features: names for bars, as in :func:`integrand.render.figure`.
+            title: a heading over everything.
+            scale: ``each`` map is scaled by its own mass, since a gradient and an attribution have different units; or
+                all by a ``common`` limit. The picture says which.
+            signed: heat maps even where there is a photo.
+            share: the share of the attribution mass beyond which colours and brightness are clipped.
+            top: how many features get a bar: those with the largest share of any method's attribution.
+            most: how many examples are drawn.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from .comparison_figure import MethodView, compose
+
+        try:
+            from .comparison_figure import draw
+        except ImportError:
+            raise MissingExtraError("matplotlib", "pictures", "drawing a comparison") from None
+        return draw(self, compose(self, MethodView(image, labels, features, title, scale, signed, share, top, most)))
+
+    def report(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        image: Any = None,
+        labels: str | Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        title: str | None = None,
+        scale: Scale = "each",
+        signed: bool = False,
+        share: float = 0.7,
+        top: int = 12,
+        most: int = 4,
+        command: str | None = None,
+    ) -> str:
+        """The comparison as one self-contained HTML page, which is returned and, with a path, written.
+
+        The page loads nothing from anywhere and runs no script; every text in it is escaped. Needs no optional package.
+
+        Args:
+            path: where to write it to.
+            image: as in :meth:`figure`, and so for what is not described here.
+            labels: what was explained, one text per example.
+            features: names for bars.
+            title: the heading.
+            scale: ``each`` or ``common``.
+            signed: heat maps even where there is a photo.
+            share: the share of the attribution mass beyond which colours are clipped.
+            top: how many features get a bar.
+            most: how many examples are drawn.
+            command: the command that makes the page again, to be shown in it.
+        """
+        from .comparison_figure import MethodView, compose
+        from .comparison_report import page
+
+        scene = compose(self, MethodView(image, labels, features, title, scale, signed, share, top, most))
+        text = page(self, scene, command)
+        if path is not None:
+            FilePath(path).write_text(text, encoding="utf-8")
+        return text
+
+    def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
+        """Write the comparison: ``.html`` is a report, ``.png``, ``.svg`` and ``.pdf`` a picture, ``.json`` the numbers.
+
+        Args:
+            path: where to; the ending decides what is written. JSON holds everything but the maps themselves, which
+                ``comparison.attributions[name].save`` keeps.
+            **options: for pictures and reports, what :meth:`figure` and :meth:`report` take.
+        """
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict, report=self.report)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
+        methods = {}
+        for name, one in self.attributions.items():
+            cost = self.costs[name]
+            methods[name] = {
+                "settings": self.settings.get(name, ""),
+                "gap": self.gaps[name],
+                "relative_gap": self.relative_gaps[name],
+                "score_change": self.changes[name],
+                "status": [example.status.value for example in one.certificate],
+                "error": np.array([example.error for example in one.certificate]),
+                "gradients": cost.gradients,
+                "forwards": cost.forwards,
+                "seconds": cost.seconds,
+                "no_promise_of": list(self.broken[name]),
+            }
+        found = {
+            "methods": methods,
+            "failures": dict(self.failures),
+            "names": list(self.names),
+            "rank_correlations": self.correlations,
+            "rank_correlations_of_magnitudes": self.magnitude_correlations,
+            "mean_rank_correlations": self.mean_correlations(),
+            "mean_rank_correlations_of_magnitudes": self.mean_correlations(magnitudes=True),
+            "meta": dict(self.meta),
+        }
+        out: dict[str, Any] = finite(found)
+        return out

@@ -1,0 +1,295 @@
+"""What was found about candidates for the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..attribution import Attribution
+from ..baselines.class_signal import HIGH, NEAR, OWN
+from ..certificate import ExampleCertificate
+from ..errors import MissingExtraError
+from ..trees import Tensors
+from ..words import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiagnosisRow:
+    """What was found about one candidate.
+
+    Attributes:
+        name: of the candidate.
+        baseline: the candidate itself, in the structure of one example; the first draw of several.
+        draws: how many baselines it averages.
+        score: F(x'), the explained score at the baseline, the mean over the draws.
+        probability: of the explained class at the baseline, whatever the score; NaN where that is not known.
+        head_start: how much of the rise above chance is there already, ``(p(x') - chance) / (p(x) - chance)``. Where no
+            probability is known, ``|F(x')| / |F(x)|``.
+        top: the baseline's own top class; None where there are no classes.
+        confidence: the probability of that class, the mean over the draws; NaN where there are no classes.
+        entropy: of the classes as a share of the largest possible, the mean over the draws: 1 where all are alike.
+        signal: how far the confidence is on the way from chance (0) to certainty (1).
+        agreement: the mean rank correlation of its attributions with those of the other candidates, over regions.
+        attribution: what it gives, with its certificate.
+    """
+
+    name: str
+    baseline: Tensors
+    draws: int
+    score: float
+    probability: float
+    head_start: float
+    top: int | None
+    confidence: float
+    entropy: float
+    signal: float
+    agreement: float
+    attribution: Attribution
+
+    @property
+    def certificate(self) -> ExampleCertificate:
+        """Of the attribution."""
+        return self.attribution.certificate[0]
+
+    @property
+    def share(self) -> float:
+        """F(x') as a share of F(x); NaN where F(x) is 0."""
+        return self.score / self.certificate.score if self.certificate.score else math.nan
+
+    @property
+    def near_zero(self) -> bool:
+        """Whether the explained class is as good as absent at the baseline."""
+        return self.head_start <= NEAR
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the baseline carries a signal of its own: a class that the model is confident of."""
+        return self.signal > OWN
+
+    @property
+    def empty(self) -> bool:
+        """Whether the attributions are all zero, as where the baseline equals the input."""
+        return self.certificate.magnitude == 0
+
+    @property
+    def neutral(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.near_zero and not self.speaks and not self.empty
+
+    @property
+    def charge(self) -> float:
+        """The larger of both measures as a share of its limit: at most 1 for a neutral baseline, 0 for an ideal one."""
+        return math.inf if self.empty else max(self.head_start / NEAR, self.signal / OWN)
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.empty:
+            return "explains nothing"
+        score = "near zero" if self.near_zero else "score is high" if self.head_start > HIGH else "some score"
+        return ", ".join(filter(None, ("neutral" if self.neutral else score, "own signal" if self.speaks else "")))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Diagnosis:
+    """Candidates for the baseline of one input, what each does, and which to take.
+
+    Attributes:
+        rows: one per candidate, in the order in which they were asked about.
+        recommended: the name of one of them.
+        advice: why, what depends on the choice, and what to do, in words.
+        score: F(x).
+        target: the explained output, in words.
+        probability: of the explained class at x; NaN where that is not known.
+        chance: the probability of every class for a model that knows nothing; NaN where there are no classes.
+        agreements: rank correlations between the attributions of every two candidates, (rows, rows); NaN where one is
+            constant.
+        x: the input.
+        low: black in the space of x, for showing baselines.
+        high: white.
+        names: from a class to its name.
+        failures: what was said where a candidate could not be used.
+        meta: how the diagnosis was made, all strings.
+    """
+
+    rows: tuple[DiagnosisRow, ...]
+    recommended: str
+    advice: str
+    score: float
+    target: str
+    probability: float
+    chance: float
+    agreements: Floats
+    x: Tensors
+    low: Any = 0.0
+    high: Any = 1.0
+    names: Callable[[int], str] = "class {}".format
+    failures: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> DiagnosisRow:
+        """The row of a candidate, by its name."""
+        return {row.name: row for row in self.rows}[name]
+
+    @property
+    def neutral(self) -> tuple[str, ...]:
+        """The candidates that nothing speaks against."""
+        return tuple(row.name for row in self.rows if row.neutral)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One line per candidate under a line of titles, as texts."""
+        from ..words import share_of
+
+        titles = ("baseline", "F(x')", "p(x')", "head start", "own top class", "confidence", "entropy", "sum|a|", "agreement")
+        lines: list[tuple[str, ...]] = [(*titles, "error", "gradients", "verdict")]
+        for row in self.rows:
+            name = f"{row.name} *" if row.name == self.recommended else row.name
+            found = row.certificate
+            lines.append(
+                (
+                    name if row.draws == 1 else f"{name} ({row.draws})",
+                    f"{row.score:.3g}",
+                    plain(row.probability, ".2g"),
+                    share_of(row.head_start),
+                    "-" if row.top is None else self.names(row.top),
+                    plain(row.confidence, ".2g"),
+                    plain(row.entropy, ".2f"),
+                    f"{found.magnitude:.3g}",
+                    plain(row.agreement, ".2f"),
+                    percent(found.error) if found.converged else f"{percent(found.error)} ({found.status.value})",
+                    str(found.gradients),
+                    row.verdict,
+                )
+            )
+        return lines
+
+    def question(self) -> str:
+        """What is explained, in words."""
+        chance = "" if math.isnan(self.chance) else f", p(x) = {plain(self.probability, '.3g')}, chance {self.chance:.2g}"
+        return f"{self.target}; F(x) = {self.score:.4g}{chance}"
+
+    def __str__(self) -> str:
+        from .comparison_text import aligned
+
+        lines = [self.question(), *aligned(self.table(), left=(0, 4, 11)), "* recommended", "", self.advice]
+        return "\n".join(lines + [f"{name} could not be used: {message}" for name, message in self.failures.items()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .diagnosis_pictures import fragment
+
+        return fragment(self)
+
+    def figure(
+        self,
+        *,
+        image: Any = None,
+        pixels: Callable[[Any], Any] | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        title: str | None = None,
+        signed: bool = False,
+        share: float = 0.7,
+        top: int = 12,
+    ) -> Figure:
+        """Draw the attributions from all candidates side by side, each next to its baseline, with what was found under it.
+
+        Args:
+            image: the photo, as in :func:`integrand.render.figure`. For images of 1 or 3 channels it is made from x by
+                ``low`` and ``high`` if not given.
+            pixels: from an input of the network, (C, H, W), to (H, W, 3) from 0 to 1, where ``low`` and ``high`` are not
+                all there is to it (channels in another order, say).
+            label: what was explained; by default the target's own words.
+            features: names for the bars of inputs that are no images, as in :func:`integrand.render.figure`.
+            title: a heading over everything.
+            signed: heat maps instead of the photo's pixels lit by the strength of their attributions.
+            share: the share of the attribution mass beyond which colours and brightness are clipped, map by map.
+            top: how many features get a bar.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from .diagnosis_pictures import compose
+
+        try:
+            from .diagnosis_pictures import draw
+        except ImportError:
+            raise MissingExtraError("matplotlib", "pictures", "drawing a diagnosis") from None
+        return draw(self, compose(self, image, pixels, label, features, title, signed, share, top))
+
+    def report(
+        self,
+        *,
+        image: Any = None,
+        pixels: Callable[[Any], Any] | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        title: str | None = None,
+        signed: bool = False,
+        share: float = 0.7,
+        top: int = 12,
+        command: str | None = None,
+    ) -> str:
+        """The diagnosis as one self-contained HTML page; options as in :meth:`figure`. Needs no optional package.
+
+        Args:
+            image: the photo.
+            pixels: from an input of the network to something to look at.
+            label: what was explained.
+            features: names for bars.
+            title: the heading.
+            signed: heat maps.
+            share: the share of the attribution mass beyond which colours are clipped.
+            top: how many features get a bar.
+            command: the command that makes the page again, to be shown in it.
+        """
+        from .diagnosis_pictures import compose, page
+
+        return page(self, compose(self, image, pixels, label, features, title, signed, share, top), command)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
+        """Write the diagnosis: ``.html`` is a report, ``.png``, ``.svg`` and ``.pdf`` a picture, ``.json`` the numbers.
+
+        Args:
+            path: where to; the ending decides what is written.
+            **options: for pictures and reports, what :meth:`figure` and :meth:`report` take.
+        """
+        from ..files import write
+
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict, report=self.report)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
+        from ..words import finite
+
+        rows = []
+        for row in self.rows:
+            names = ("name", "draws", "score", "share", "probability", "head_start", "top", "confidence", "entropy", "signal")
+            found: dict[str, Any] = {name: getattr(row, name) for name in (*names, "agreement", "neutral", "verdict")}
+            found["top_name"] = None if row.top is None else self.names(row.top)
+            one = row.certificate
+            found |= {"magnitude": one.magnitude, "residual": one.residual, "error": one.error, "gradients": one.gradients}
+            rows.append(found | {"status": one.status.value})
+        whole = ("recommended", "advice", "score", "target", "probability", "chance", "agreements")
+        out = {name: getattr(self, name) for name in whole}
+        rest = {"rows": rows, "failures": dict(self.failures), "meta": dict(self.meta)}
+        found_all: dict[str, Any] = finite(out | rest)
+        return found_all
+
+
+def plain(value: float, form: str) -> str:
+    """A number for people; a dash where there is none."""
+    return "-" if math.isnan(value) else format(value + 0.0, form)

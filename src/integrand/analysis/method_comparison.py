@@ -1,0 +1,232 @@
+"""Running several methods on one question."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from ..attribution import Attribution
+from ..baselines.resolve import Baseline
+from ..engine import version_of
+from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning
+from ..evaluation.progress import ProgressOption
+from ..functions.layer import Layers
+from ..functions.target import Score, Target
+from ..methods.deeplift import DeepLift
+from ..methods.gradients import Gradient, GradientTimesInput
+from ..methods.guided_backprop import Deconvnet, GuidedBackprop
+from ..methods.lrp import LRP
+from ..methods.method import Method, settled
+from ..methods.path_methods import IntegratedGradients
+from ..methods.registry import by_name
+from ..trees import Tensors, flatten
+from .comparison_result import Comparison
+
+DEFAULTS: tuple[Method, ...] = (
+    IntegratedGradients(),
+    GradientTimesInput(),
+    Gradient(),
+    DeepLift(),
+    LRP(composite="epsilon-plus"),
+    GuidedBackprop(),
+    Deconvnet(),
+)
+"""What is compared where the user names nothing: what takes seconds on an image network."""
+
+
+def compare(
+    model: Callable[..., Any],
+    x: Tensors,
+    baseline: Baseline = None,
+    *,
+    methods: Sequence[Method | str] | Mapping[str, Method | str] | None = None,
+    target: Target = None,
+    score: Score = "logit",
+    groups: Tensors | None = None,
+    progress: ProgressOption = None,
+    **settings: Unpack[Settings],
+) -> Comparison:
+    """Explain one score with several methods, and set them side by side.
+
+    A method that fails, because it has no rule for an operation of the model or for any other reason, is listed with its
+    message and the others go on. What is wrong with the question itself (the input, the target, a model in train mode) is
+    raised at once.
+
+    >>> from integrand.methods import Gradient, IntegratedGradients
+    >>> def f(x):
+    ...     return 1 - torch.relu(1 - x[:, 0]) + 0.5 * x[:, 1]
+    >>> both = compare(f, torch.tensor([[2.0, 2.0]]), methods=[IntegratedGradients(), Gradient()])
+    >>> both.gaps["gradient"].tolist()  # slopes 0 and 0.5 against a change of 2
+    [-1.5]
+
+    Args:
+        model: an ``nn.Module`` in eval mode, or any callable of tensors.
+        x: the input.
+        baseline: what it is compared with; zero if not given. A function that draws baselines is called once, so that all
+            methods get the same ones.
+        methods: what to compare: values of :mod:`integrand.methods` or their names (``"gradient"``, as
+            :func:`integrand.methods.by_name` has them), or a mapping from names of your own to them. By default the cheap
+            ones of :data:`DEFAULTS`.
+        target: the output to explain; None means the only output, else the top class of x.
+        score: logit, probability or log-probability.
+        groups: integer labels in the structure of one example; attributions, correlations and pictures are then of groups.
+        progress: a bar or a callback, told about each method in turn.
+        **settings: how the model is called; see :class:`Settings`.
+
+    Raises:
+        ModelError: no method could explain the model; the message holds what each of them said.
+    """
+    chosen = _named(methods)
+    baseline = _drawn(baseline, settings.get("draws", 20))
+    with settled(model, x, baseline, target=target, score=score, groups=groups, **settings) as problem:
+        words = problem.function.scorer.words  # and the model has been run once, so that the first method is not the cold one
+    found: dict[str, Attribution] = {}
+    failures: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    said: set[str] = set()
+    for name, method in chosen.items():
+        begun = _now(x)
+        try:
+            with _saying_once(said):
+                result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
+            _check_shape(result, found)
+        except Warning:  # the user turned warnings into errors, and means it
+            raise
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {error}"
+            continue
+        seconds[name] = _now(x) - begun
+        found[name] = result
+    if not found:
+        each = "\n".join(f"  {name}: {message}" for name, message in failures.items())
+        raise ModelError(f"none of {len(failures)} method(s) could explain the model; expected at least one to.\n{each}")
+    meta = {"integrand": version_of(), "torch": torch.__version__, "score": score, "explained": words[0]}
+    settings_of = {name: repr(method) for name, method in chosen.items()}
+    return Comparison(found, failures, seconds, settings_of, meta)
+
+
+@contextmanager
+def _saying_once(said: set[str]) -> Iterator[None]:
+    """Of what methods warn of one after the other, that attributions are zero: each such thing once.
+
+    Args:
+        said: what has been said already; it is added to.
+    """
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def shown(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, ZeroAttributionWarning):
+                what = str(message).partition(":")[0]
+                if what in said:
+                    return
+                said.add(what)
+            show(message, category, *where, **options)
+
+        warnings.showwarning = shown
+        yield
+
+
+def _named(methods: object) -> dict[str, Method]:
+    """The methods by name, each name once."""
+    if methods is None:
+        methods = DEFAULTS
+    if not isinstance(methods, (Mapping, list, tuple)) or not methods:
+        raise OptionError(
+            f"got methods={methods!r}; expected at least one of integrand.methods, or its name, in a list or in a mapping from "
+            "names of your own."
+        )
+    values = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
+    values = [by_name(value) if isinstance(value, str) else value for value in values]
+    for value in values:
+        if not isinstance(value, Method):
+            hint = f"; write {value.__name__}() for its defaults" if isinstance(value, type) else ""
+            raise OptionError(
+                f"got {value!r} among the methods; expected values of integrand.methods, such as IntegratedGradients(), or "
+                f"their names, such as 'integrated-gradients'{hint}."
+            )
+    names = [str(name) for name in methods] if isinstance(methods, Mapping) else _distinct(values)
+    return dict(zip(names, values, strict=True))
+
+
+def _distinct(methods: Sequence[Method]) -> list[str]:
+    """Their own names; where two share one, with the settings that are not the default, and numbers if need be.
+
+    >>> from integrand.methods import Gradient, IntegratedGradients
+    >>> _distinct([IntegratedGradients(), IntegratedGradients(tol=0.1), Gradient(), Gradient()])
+    ['integrated gradients', 'integrated gradients (tol=0.1)', 'gradient', 'gradient #2']
+    """
+    shared = Counter(method.name for method in methods)
+    names: list[str] = []
+    for method in methods:
+        own = _settings(method) if shared[method.name] > 1 else ""
+        name = f"{method.name} ({own})" if own else method.name
+        copies = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{copies + 1}" if copies else name)
+    return names
+
+
+def _settings(method: Any) -> str:
+    """What differs from the defaults of its class."""
+    parts = []
+    for field in dataclasses.fields(method) if dataclasses.is_dataclass(method) else ():
+        value = getattr(method, field.name)
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if value is not default and repr(value) != repr(default):  # not ==, which for tensors is not one truth
+            parts.append(f"{field.name}={value.name if isinstance(value, Method) else repr(value)}")
+    return ", ".join(parts)
+
+
+def _drawn(baseline: Baseline, draws: int) -> Baseline:
+    """A function that draws baselines replaced by what it drew, the same for every method."""
+    if not callable(baseline) or isinstance(baseline, Tensor):
+        return baseline
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+        return [baseline() for _ in range(draws)]
+
+
+def _check_shape(result: Attribution, found: Mapping[str, Attribution]) -> None:
+    """Maps of different features cannot be set side by side."""
+    for name, other in found.items():
+        shapes = [[tuple(leaf.shape) for leaf in flatten(one.values, what="values")[1]] for one in (result, other)]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"its values have shapes {shapes[0]}; expected {shapes[1]}, as those of {name!r}.")
+
+
+def _now(x: Tensors) -> float:
+    """The clock, once the device has done what it was told."""
+    if any(leaf.is_cuda for leaf in flatten(x, what="x")[1]):
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class Settings(TypedDict, total=False):
+    """How the model is called, as in :func:`integrand.integrated_gradients`: all optional.
+
+    Attributes:
+        layer: explain the value of a submodule instead of x.
+        layer_side: what the layer gives (``output``) or gets (``input``).
+        args: further positional arguments of the model.
+        kwargs: further keyword arguments of the model.
+        batched: whether the first dimension of x counts examples.
+        draws: how many baselines to draw from a function.
+        memory: bytes that a run may hold, where it can tell.
+        chunk: rows to run at a time.
+    """
+
+    layer: Layers | None
+    layer_side: Literal["output", "input"]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    batched: bool | None
+    draws: int
+    memory: int | None
+    chunk: int | None

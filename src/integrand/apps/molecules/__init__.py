@@ -1,0 +1,38 @@
+"""Which atoms and bonds made a network say so of a molecule: section 6.5 of the paper.
+
+    model = molecules.load("weave-w2n2")                    # or "admet:BBB_Martins"
+    found = model.explain(["CC(=O)Oc1ccccc1C(=O)O"])[0]
+    print(found)                                            # what atoms, bonds and other pairs add, and the certificate
+    print(found.account(smarts={"ester": "C(=O)O[#6]"}))    # shares by kind, element, functional group, ring, pattern
+    found.save("aspirin.html")                              # or .svg, .png, .json, .csv
+    print(molecules.substructures(model.explain(many)))     # over a data set: which groups drive the class
+    print(molecules.find_degenerate(model, many))           # atoms that the network cannot tell apart
+
+A network of your own: :class:`GraphModel`, around any function of our graphs; or anything with the methods of
+:class:`MoleculeModel`. The baseline is the molecule with all features zero.
+"""
+
+from .accounting import Account, account
+from .accounting import AccountPart as Part
+from .degenerate import Alike, Degenerate, find_degenerate
+from .model import GraphModel, load
+from .molecule_files import write_csv
+from .result import MoleculeAttribution, MoleculeModel
+from .substructures import Substructure, Substructures, substructures
+
+__all__ = [
+    "Account",
+    "Alike",
+    "Degenerate",
+    "GraphModel",
+    "MoleculeAttribution",
+    "MoleculeModel",
+    "Part",
+    "Substructure",
+    "Substructures",
+    "account",
+    "find_degenerate",
+    "load",
+    "substructures",
+    "write_csv",
+]

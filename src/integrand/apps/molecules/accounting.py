@@ -1,0 +1,318 @@
+"""Where a score comes from: attributions add up, so they can be added up by whatever a chemist has a name for.
+
+Every table of an :class:`Account` adds up to F(x) - F(x'). Atoms bring half of each of their pairs along. Where groups overlap,
+an atom's value is divided equally among the groups that hold it; what all atoms of a group add undivided is given next to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import InputError, MissingExtraError
+from ...words import percent
+from .result import Floats, MoleculeAttribution
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+FLAT = 0.1
+"""Where the score changes by less than this share of the magnitudes, shares of the change are not given: nearly all cancels."""
+
+MISSED, OTHERS = "not accounted for", "others"
+
+
+@dataclass(frozen=True)
+class AccountPart:
+    """One line of an account.
+
+    Attributes:
+        name: of an element, a functional group, a ring...
+        value: what it adds to the score; in a table these add up to the whole.
+        share: of F(x) - F(x'), with its sign; None where that is too near to zero for shares to mean something.
+        whole: what its atoms add where nothing is divided among groups that overlap.
+        count: how often it is there.
+        atoms: that belong to it.
+    """
+
+    name: str
+    value: float
+    share: float | None
+    whole: float
+    count: int = 0
+    atoms: tuple[int, ...] = ()
+
+    @property
+    def percent(self) -> str:
+        """The share for people; '' where there is none."""
+        return "" if self.share is None else percent(self.share if abs(self.share) > 5e-4 else 0.0)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the score of a molecule comes from.
+
+    Attributes:
+        smiles: the molecule.
+        label: the output that is explained.
+        change: F(x) - F(x'), which every section adds up to.
+        share_error: how far any share may be off, by the certificate's error; None where there are no shares.
+        sections: by name: ``kind`` (atoms, bonded pairs, other pairs), ``element``, ``functional group``, ``ring``,
+            ``ring system``, and ``pattern`` where SMARTS were given.
+        notes: what a reader should know.
+        absent: names of SMARTS that match nothing in the molecule.
+    """
+
+    smiles: str
+    label: str
+    change: float
+    share_error: float | None
+    sections: Mapping[str, tuple[AccountPart, ...]]
+    notes: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+
+    def __getitem__(self, section: str) -> tuple[AccountPart, ...]:
+        if section not in self.sections:
+            raise InputError(f"got the section {section!r}; expected one of {', '.join(self.sections)}.")
+        return self.sections[section]
+
+    def part(self, section: str, name: str) -> AccountPart:
+        """One line, by its section and name."""
+        for part in self[section]:
+            if part.name == name:
+                return part
+        raise InputError(f"got {name!r}; expected one of {', '.join(part.name for part in self[section])}.")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All lines as one table."""
+        return [{"section": name} | vars(part) for name, parts in self.sections.items() for part in parts]
+
+    def told(self) -> list[tuple[str, AccountPart]]:
+        """The lines with their sections for people: what the sum misses, which is the same in all, only once."""
+        every = [(name, part) for name, parts in self.sections.items() for part in parts]
+        return [(name, part) for name, part in every if name == "kind" or part.name != MISSED]
+
+    def lines(self) -> list[tuple[str, str, float, float | None]]:
+        """For :func:`integrand.render.molecule.page`: the section, the name, the value and the share of each line."""
+        return [(name, f"{part.name} {_undivided(part)}".rstrip(), part.value, part.share) for name, part in self.told()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON can hold it."""
+        head = {"smiles": self.smiles, "label": self.label, "change": self.change, "share_error": self.share_error}
+        parts = {name: [vars(p) | {"atoms": list(p.atoms)} for p in parts] for name, parts in self.sections.items()}
+        return head | {"notes": list(self.notes), "absent": list(self.absent), "sections": parts}
+
+    def __str__(self) -> str:
+        wide = max(len(part.name) for parts in self.sections.values() for part in parts)
+        lines = [f"{self.smiles}: {self.label} changes by {self.change:+.4g}"]
+        for name, parts in self.sections.items():
+            lines += ["", f"by {name}"]
+            lines += [f"  {part.name:<{wide}}  {part.value:>+9.3g}  {_words(part)}".rstrip() for part in parts]
+        return "\n".join([*lines, "", *self.notes])
+
+
+def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = None) -> Account:
+    """Where the score of a molecule comes from, by kind, element, functional group, ring and pattern.
+
+    Functional groups are RDKit's fragment patterns (``rdkit.Chem.Fragments``, less ``fr_``). They overlap, and so do fused
+    rings and patterns: the ``value`` of an atom in several is divided equally among them, so that the table adds up; ``whole``
+    is what the group's atoms add undivided.
+
+    Args:
+        result: of ``explain``.
+        smarts: patterns of your own, by name.
+
+    Raises:
+        InputError: a pattern that RDKit cannot read.
+    """
+    mol, values, meant = result.mol, result.per_atom, steady(result)
+    patterns = {} if smarts is None else compiled(smarts)
+    sections = {"kind": _kinds(result), "element": _parts(values, elements(mol), "")}
+    sections["functional group"] = _parts(values, matches(mol, fragments()), "in no group")
+    sections["ring"] = _parts(values, named(mol, map(frozenset, rings(mol))), "in no ring")
+    sections["ring system"] = _parts(values, named(mol, systems(rings(mol))), "in no ring")
+    if patterns:
+        sections["pattern"] = _parts(values, matches(mol, patterns), "in no pattern")
+    rest = _rest(result)
+    shared = {
+        name: tuple(_shared(part, result.change if meant else None) for part in (*parts, *rest))
+        for name, parts in sections.items()
+    }
+    one = result.certificate
+    off = one.error * one.magnitude / abs(result.change) if meant else None
+    divided = any(_undivided(part) for parts in shared.values() for part in parts)
+    there = {part.name for part in sections.get("pattern", [])}
+    absent = tuple(name for name in patterns if name not in there)
+    notes = _notes(result, off, absent, divided=divided)
+    return Account(result.smiles, result.label, result.change, off, shared, notes, absent)
+
+
+def steady(result: MoleculeAttribution) -> bool:
+    """Whether the score changes by enough for shares of the change to mean something."""
+    return abs(result.change) >= FLAT * result.magnitude and result.change != 0
+
+
+def _kinds(result: MoleculeAttribution) -> list[AccountPart]:
+    bonded = result.bonds >= 0
+    found = [
+        ("atoms", result.atoms),
+        ("bonded pairs", result.pair_values[bonded]),
+        ("other pairs", result.pair_values[~bonded]),
+    ]
+    return [_part(name, math.fsum(values), count=len(values)) for name, values in found]
+
+
+def _rest(result: MoleculeAttribution) -> list[AccountPart]:
+    """What belongs to no atom, and what makes every section add up to the change exactly."""
+    others = [_part(OTHERS, math.fsum(result.others.values()), count=len(result.others))] if result.others else []
+    return [*others, _part(MISSED, result.change - result.total)]
+
+
+def _parts(values: Floats, groups: Groups, outside: str) -> list[AccountPart]:
+    """The value of each group; atoms in several are divided equally among them, and those in none are a line of their own."""
+    held = {name: frozenset().union(*rows) for name, rows in groups.items()}
+    times = np.zeros(len(values))
+    for atoms in held.values():
+        times[list(atoms)] += 1
+    found = []
+    for name, atoms in held.items():
+        where = sorted(atoms)
+        whole, divided = math.fsum(values[where]), math.fsum(values[where] / times[where])
+        found.append(AccountPart(name, divided, None, whole, len(groups[name]), tuple(where)))
+    found.sort(key=lambda part: -abs(part.whole))
+    left = np.flatnonzero(times == 0).tolist()
+    return [*found, *([_part(outside, math.fsum(values[left]), count=len(left), atoms=tuple(left))] if left else [])]
+
+
+def _part(name: str, value: float, **given: Any) -> AccountPart:
+    return AccountPart(name, value, None, value, **given)
+
+
+def _shared(part: AccountPart, change: float | None) -> AccountPart:
+    share = None if change is None else part.value / change
+    return AccountPart(part.name, part.value, share, part.whole, part.count, part.atoms)
+
+
+def _words(part: AccountPart) -> str:
+    times = f"{part.count}×" if part.count > 1 else ""
+    return f"{part.percent:>6}  {'  '.join(filter(None, (times, _undivided(part))))}".rstrip()
+
+
+def _undivided(part: AccountPart) -> str:
+    """What the atoms add together, where that is something else."""
+    return "" if math.isclose(part.whole, part.value, abs_tol=1e-12) else f"({part.whole:+.3g} undivided)"
+
+
+def _notes(result: MoleculeAttribution, off: float | None, absent: Sequence[str], *, divided: bool) -> tuple[str, ...]:
+    shares = (
+        f"The score changes by {result.change:+.2g}, little next to attributions of {result.magnitude:.2g} that cancel: shares "
+        "of it would say nothing, and are not given."
+        if off is None
+        else f"Shares are of the change of the score; by the error of the attributions they are good to {percent(off)}."
+    )
+    groups = (
+        "An atom in several groups is divided equally among them, so that every table adds up; 'undivided' is what all atoms "
+        "of a group add."
+    )
+    pairs = ("Atoms bring half of each of their pairs.",) if len(result.ends) else ()
+    missing = (f"Not in this molecule: {', '.join(absent)}.",) if absent else ()
+    return (shares, *pairs, *((groups,) if divided else ()), *missing)
+
+
+Groups = Mapping[str, Sequence[frozenset[int]]]
+"""Atoms of each match, by the name of the group."""
+
+
+def fragments() -> dict[str, Mol]:
+    """RDKit's patterns of functional groups, by their names without ``fr_``."""
+    return dict(_fragments())
+
+
+@cache
+def _fragments() -> tuple[tuple[str, Mol], ...]:
+    try:
+        from rdkit.Chem import Fragments
+    except ImportError:
+        raise MissingExtraError("rdkit", "molecules", "finding functional groups") from None
+    with open(Fragments.defaultPatternFileName, encoding="utf-8") as file:
+        cells = [line.split("\t") for line in file if not line.startswith("#")]
+    return tuple(compiled({row[0].removeprefix("fr_"): row[2].strip() for row in cells if len(row) > 2}).items())
+
+
+def compiled(smarts: Mapping[str, str]) -> dict[str, Mol]:
+    """Patterns ready to match.
+
+    Raises:
+        InputError: a pattern that RDKit cannot read.
+    """
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError:
+        raise MissingExtraError("rdkit", "molecules", "matching SMARTS") from None
+    if not isinstance(smarts, Mapping):
+        raise InputError(f"got a {type(smarts).__name__} as patterns; expected a dict, such as {{'acid': 'C(=O)[OH]'}}.")
+    found = {}
+    with rdBase.BlockLogs():
+        for name, text in smarts.items():
+            pattern = Chem.MolFromSmarts(text) if isinstance(text, str) else None
+            if pattern is None or not pattern.GetNumAtoms():
+                raise InputError(
+                    f"got the pattern {name!r}: {text!r}, which RDKit cannot read; expected SMARTS such as 'C(=O)O'."
+                )
+            found[str(name)] = pattern
+    return found
+
+
+def matches(mol: Mol, patterns: Mapping[str, Mol]) -> dict[str, list[frozenset[int]]]:
+    """The atoms of each match, by the name of the pattern; patterns that are not there are left out."""
+    found = {name: mol.GetSubstructMatches(pattern, maxMatches=100_000) for name, pattern in patterns.items()}
+    return {name: [frozenset(match) for match in rows] for name, rows in found.items() if rows}
+
+
+def elements(mol: Mol) -> dict[str, list[frozenset[int]]]:
+    """The atoms of each element."""
+    found: dict[str, list[frozenset[int]]] = {}
+    for atom in mol.GetAtoms():
+        found.setdefault(atom.GetSymbol(), []).append(frozenset([atom.GetIdx()]))
+    return found
+
+
+def rings(mol: Mol) -> list[tuple[int, ...]]:
+    """The atoms of each ring of the smallest set of smallest rings."""
+    return [tuple(ring) for ring in mol.GetRingInfo().AtomRings()]
+
+
+def systems(found: Iterable[Sequence[int]]) -> Iterator[frozenset[int]]:
+    """Rings that share atoms, joined."""
+    joined: list[set[int]] = []
+    for ring in found:
+        touching = [system for system in joined if system & set(ring)]
+        joined = [system for system in joined if not system & set(ring)] + [set(ring).union(*touching)]
+    yield from map(frozenset, joined)
+
+
+def named(mol: Mol, found: Iterable[frozenset[int]]) -> dict[str, list[frozenset[int]]]:
+    """Each ring by a name of its own: its SMILES and its atoms."""
+    from rdkit import Chem
+
+    return {f"{Chem.MolFragmentToSmiles(mol, sorted(ring))} at {_spoken(ring)}": [ring] for ring in sorted(found, key=sorted)}
+
+
+def _spoken(atoms: Iterable[int]) -> str:
+    """Numbers with their runs joined.
+
+    >>> _spoken([5, 3, 4, 9])
+    '3-5,9'
+    """
+    runs: list[list[int]] = []
+    for atom in sorted(atoms):
+        if runs and atom == runs[-1][1] + 1:
+            runs[-1][1] = atom
+        else:
+            runs.append([atom, atom])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -1,0 +1,253 @@
+"""Which atoms and bonds made a network say so of a molecule: section 6.5 of the paper.
+
+    model = molecules.load("weave-w2n2")                    # or "admet:BBB_Martins"
+    found = model.explain(["CC(=O)Oc1ccccc1C(=O)O"])[0]
+    print(found)                                            # what atoms, bonds and other pairs add, and the certificate
+    print(found.account(smarts={"ester": "C(=O)O[#6]"}))    # shares by kind, element, functional group, ring, pattern
+    found.save("aspirin.html")                              # or .svg, .png, .json, .csv
+    print(molecules.substructures(model.explain(many)))     # over a data set: which groups drive the class
+    print(molecules.find_degenerate(model, many))           # atoms that the network cannot tell apart
+
+A network of your own: :class:`GraphModel`, around any function of our graphs; or anything with the methods of
+:class:`MoleculeModel`. The baseline is the molecule with all features zero.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...api import integrated_gradients
+from ...certificate import Certificate, ExampleCertificate
+from ...engine import warn_if_missed
+from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError
+from ...functions.model_state import undisturbed
+from ...functions.target import Score
+from ...trees import flatten
+from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, graph, listed, read
+from .result import Floats, MoleculeAttribution, MoleculeModel
+from .weave import NAMES, load_weave
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+SOURCE = "integrand's own, trained on PCBA-588342 (MoleculeNet, MIT) by training/weave.py"
+
+ADMET = "admet:"
+
+
+def load(name: str = "weave-w2n2", device: torch.device | str | None = None) -> MoleculeModel:
+    """A network that tells something of molecules, on a device: by default a GPU where torch finds one.
+
+    Args:
+        name: ``weave-w2n2``, ``weave-w1n2``, or these with ``-simple``: whether a molecule is active in the assay PCBA-588342.
+            ``admet:BBB_Martins``: an endpoint of ADMET-AI, by its name; needs the extra ``admet``.
+        device: where to.
+    """
+    if not isinstance(name, str):
+        raise OptionError(f"got a {type(name).__name__} as the model; expected its name, such as 'weave-w2n2'.")
+    if name.startswith(ADMET):
+        from .admet import load_admet
+
+        return load_admet(name.removeprefix(ADMET), device)
+    for known in NAMES:
+        if name == known:
+            network = load_weave(known, device)
+            return GraphModel(network, network.features, ("active",), name, SOURCE)
+    raise OptionError(f"got the model {name!r}; expected one of {', '.join(NAMES)}, or {ADMET} and an endpoint of ADMET-AI.")
+
+
+BATCH = 64
+"""Molecules that are explained together."""
+
+OPTIONS = ("chunk", "max_evaluations", "memory", "rule", "steps")
+"""Of :func:`integrand.integrated_gradients`, those that make sense for a batch of graphs."""
+
+Integrated = tuple[Floats, Floats, ExampleCertificate]
+"""Of one molecule: attributions (atoms, features) and (pairs, features), and how far they can be trusted."""
+
+Network = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphModel:
+    """A network on molecular graphs: a Weave network, or a function of yours.
+
+    >>> def heavy(atoms, pairs, ends, there, near):
+    ...     return atoms.sum((1, 2))[:, None]
+    >>> model = GraphModel(heavy, "simple", ("atoms",), logits=False)
+    >>> model.predict(["CCO"])
+    array([[3.]])
+    >>> model.explain(["CCO"])[0].atoms
+    array([1., 1., 1.])
+
+    Attributes:
+        network: a function of atoms (B, N, features), pairs (B, P, features), ends (B, P, 2), there (B, N) and near (B, P),
+            which gives (B, outputs). The last two say which atoms and pairs are no padding; the padding must not count.
+        features: which ones it reads: ``full`` are those of Kearnes et al. (2016), ``simple`` the element, the bond and the
+            distance.
+        outputs: a name for each number that it gives.
+        name: of the model.
+        source: where it is from.
+        logits: whether the outputs are logits of yes or no, each on its own; otherwise they are numbers as they stand.
+    """
+
+    network: Network
+    features: Features = "full"
+    outputs: tuple[str, ...] = ("active",)
+    name: str = "a network on molecular graphs"
+    source: str = "given"
+    logits: bool = True
+
+    def __post_init__(self) -> None:
+        given: object = self.outputs  # a str has letters, each of which would be the name of an output
+        if isinstance(given, str) or not given:
+            raise OptionError(f"got outputs={given!r}; expected a name for each number, such as ('active',).")
+
+    def double(self) -> GraphModel:
+        """The same in float64, for comparisons that rounding must not decide."""
+        if not isinstance(self.network, nn.Module):
+            return self
+        return replace(self, network=copy.deepcopy(self.network).double())
+
+    def find(self, target: str | int | None) -> int:
+        """The output that a target names: its name or its number; None is the only one.
+
+        Raises:
+            TargetError: there is no such output.
+        """
+        if target is None and len(self.outputs) == 1:
+            return 0
+        if isinstance(target, str) and target in self.outputs:
+            return self.outputs.index(target)
+        if str(target).isdigit() and int(str(target)) < len(self.outputs):
+            return int(str(target))
+        raise TargetError(f"got the target {target!r}; expected one of {', '.join(self.outputs)}.")
+
+    def predict(self, molecules: Sequence[str | Mol]) -> Floats:
+        """What the network says of each molecule, (molecules, outputs): probabilities, or numbers where it gives no logits."""
+        graphs = [self._graph(one)[1] for one in listed(molecules)]
+        found = np.zeros((len(graphs), len(self.outputs)))
+        with torch.no_grad(), undisturbed(self.network):
+            for rows in _batches(graphs, 4 * BATCH):
+                said = self._checked(self.network(*self._batch([graphs[i] for i in rows]).tensors)).double()
+                found[rows] = (said.sigmoid() if self.logits else said).cpu().numpy()
+        return found
+
+    def explain(
+        self,
+        molecules: Sequence[str | Mol],
+        *,
+        target: str | int | None = None,
+        score: Score | None = None,
+        tol: float = 0.01,
+        columns: bool = False,
+        batch: int = BATCH,
+        progress: Callable[[int, int], object] | None = None,
+        **options: Any,
+    ) -> list[MoleculeAttribution]:
+        """Integrated gradients of an output from the molecule with all features zero; about equal molecules go together.
+
+        Args:
+            molecules: SMILES, or molecules of RDKit (whose hydrogens are taken off).
+            target: the output to explain, where there are several: its name or number.
+            score: ``probability`` (the default), ``log-probability`` or ``logit``.
+            tol: the relative error over atoms and pairs to integrate to.
+            columns: also keep what each feature of an atom or pair adds. The tolerance and the certificate are then those of
+                the features, whose errors add up to at least those of the atoms and pairs.
+            batch: how many molecules are explained at a time.
+            progress: called with how many molecules are done, and of how many.
+            options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk`` of :func:`integrand.integrated_gradients`.
+        """
+        if wrong := sorted(set(options) - set(OPTIONS)):
+            raise OptionError(f"got the option {wrong[0]!r}; expected one of {', '.join(OPTIONS)}.")
+        if batch < 1:
+            raise OptionError(f"got batch={batch}; expected a whole number of molecules from 1 on.")
+        output = self.find(target)
+        asked: dict[str, Any] = {"target": self._score(output, score), "tol": tol, "progress": False} | options
+        drawn = [self._graph(one) for one in listed(molecules)]
+        graphs = [one for _, one in drawn]
+        found: dict[int, MoleculeAttribution] = {}
+        for rows in _batches(graphs, batch):
+            for i, values in zip(rows, self._integrated([graphs[i] for i in rows], asked, columns), strict=True):
+                found[i] = self._result(*drawn[i], values, output, columns)
+            if progress is not None:
+                progress(len(found), len(graphs))
+        results = [found[i] for i in range(len(graphs))]
+        warn_if_missed(Certificate(tuple(one.certificate for one in results)))
+        return results
+
+    def _score(self, output: int, score: Score | None) -> Callable[[Tensor], Tensor]:
+        """From what the network gives to what is explained; outputs are yes or no each, so softmax would be wrong."""
+        kind = score or ("probability" if self.logits else "logit")
+        scales: dict[str, Callable[[Tensor], Tensor]] = {"logit": lambda said: said}
+        if self.logits:
+            scales |= {"probability": torch.sigmoid, "log-probability": nn.functional.logsigmoid}
+        if kind not in scales:
+            raise OptionError(f"got score={kind!r}; expected one of {', '.join(scales)} for this network.")
+        return lambda said: scales[kind](self._checked(said)[:, output])
+
+    def _checked(self, said: Tensor) -> Tensor:
+        if said.ndim != 2 or said.shape[1] != len(self.outputs):
+            raise OutputError(
+                f"the network gave shape {tuple(said.shape)}; expected (molecules, {len(self.outputs)}), a number for each of "
+                f"{', '.join(self.outputs)}."
+            )
+        return said
+
+    def _graph(self, molecule: str | Mol) -> tuple[str, Graph]:
+        smiles, mol = read(molecule)
+        return smiles, graph(mol, self.features)
+
+    def _batch(self, graphs: Sequence[Graph]) -> Batch:
+        weights = self.network.parameters() if isinstance(self.network, nn.Module) else ()
+        like = next(iter(weights), torch.zeros(()))
+        padded = collate(graphs).to(like.device)
+        return replace(padded, atoms=padded.atoms.to(like.dtype), pairs=padded.pairs.to(like.dtype))
+
+    def _integrated(self, graphs: Sequence[Graph], asked: dict[str, Any], columns: bool) -> list[Integrated]:
+        """Attributions of each molecule: of the features of atoms and pairs, or of their sums as a single feature."""
+        atoms, pairs, *rest = self._batch(graphs).tensors
+        count = atoms.shape[1]
+        labels = (torch.arange(count)[:, None], count + torch.arange(pairs.shape[1])[:, None])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # said once, of all molecules
+            asked = asked | {"groups": None if columns else labels}
+            result = integrated_gradients(self.network, (atoms, pairs), args=rest, batched=True, **asked)
+        if isinstance(result.values, Tensor):
+            leaves = [part.unsqueeze(2) for part in result.values.split([count, pairs.shape[1]], 1)]
+        else:
+            leaves = list(flatten(result.values, what="values")[1])
+        of_atoms, of_pairs = (leaf.double().cpu().numpy() for leaf in leaves)
+        return [
+            (of_atoms[i, : len(one.atoms)], of_pairs[i, : len(one.pairs)], result.certificate[i])
+            for i, one in enumerate(graphs)
+        ]
+
+    def _result(self, smiles: str, one: Graph, values: Integrated, output: int, columns: bool) -> MoleculeAttribution:
+        atoms, pairs, certificate = values
+        return MoleculeAttribution(
+            smiles,
+            one.mol,
+            self.outputs[output],
+            atoms,
+            one.ends.numpy(),
+            pairs,
+            replace(certificate, target=self.outputs[output]),
+            atom_columns=ATOM_FEATURES[self.features] if columns else (),
+            pair_columns=PAIR_FEATURES[self.features] if columns else (),
+            model=self.name,
+        )
+
+
+def _batches(graphs: Sequence[Graph], size: int) -> list[list[int]]:
+    """Places of graphs that go together: about equal ones."""
+    order = sorted(range(len(graphs)), key=lambda i: (len(graphs[i].atoms), len(graphs[i].pairs)))
+    return [order[i : i + size] for i in range(0, len(order), size)]

@@ -1,0 +1,287 @@
+"""Molecules in files: lists of SMILES, tables with a column of them, SD files; compressed or not, read as they come."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ...errors import FileError, InputError, MissingExtraError, OptionError
+from .result import Floats, MoleculeAttribution
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+LISTS = (".smi", ".smiles", ".ism", ".txt")
+TABLES = (".csv", ".tsv")
+SDFS = (".sdf", ".sd")
+
+_SMILES = ("smiles", "canonical smiles", "isomeric smiles", "smi", "structure")
+_NAMES = ("name", "id", "title", "molecule name", "compound name", "mol id", "molecule id", "compound id", "chembl id")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One molecule of a file, or of what was typed.
+
+    Attributes:
+        text: the molecule as it is written: a SMILES, or a mol block.
+        name: what the file calls it; may be empty.
+        where: the file and line, for messages.
+        problem: why there is no molecule to be had here; empty if there may be.
+        block: whether the text is a mol block.
+    """
+
+    text: str
+    name: str = ""
+    where: str = ""
+    problem: str = ""
+    block: bool = False
+
+    def __post_init__(self) -> None:
+        seen = "".join(sign if sign.isprintable() else " " for sign in self.name)  # nothing that a terminal would obey
+        object.__setattr__(self, "name", " ".join(seen.split()))
+
+    @property
+    def title(self) -> str:
+        """For people: what it is called, or what it is."""
+        return self.name or ("" if self.block else self.text) or self.where
+
+    def molecule(self) -> str | Mol:
+        """The SMILES as it is written, or the mol block as RDKit reads it, with its atoms (less hydrogens) in their order.
+
+        Raises:
+            InputError: there is none.
+        """
+        if self.problem:
+            raise InputError(self.problem)
+        return _from_block(self.text) if self.block else self.text
+
+
+def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
+    """The molecules of a file, one after the other; a file that breaks off ends with a record that says so.
+
+    Args:
+        path: lists (``.smi``, ``.smiles``, ``.ism``, ``.txt``) hold a SMILES and maybe a name per line, and maybe a heading;
+            tables (``.csv``, ``.tsv``) a column of SMILES, and maybe one of names; ``.sdf`` records with their titles. All may
+            be compressed (``.gz``).
+        column: the heading of the SMILES in a table; without it, ``smiles`` or what comes next to that.
+    """
+    read = _reader(path, column)
+    count = 0
+    try:
+        with _opened(path) as file:
+            for count, record in enumerate(read(file, path.name), 1):  # noqa: B007, read after the loop
+                yield record
+    except (EOFError, zlib.error, csv.Error, gzip.BadGzipFile) as error:
+        said = str(error).rstrip(".")
+        if not count:
+            raise FileError(f"{path} cannot be read ({said}); expected a file of molecules.") from None
+        yield Record("", where=path.name, problem=f"{path.name} cannot be read beyond molecule {count} ({said})")
+        return
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror or error}); expected a file of molecules.") from None
+    if not count:
+        raise FileError(f"{path} holds no molecule; expected a SMILES per line, a table with a column of them, or an SD file.")
+
+
+Reader = Callable[[IO[str], str], Iterator[Record]]
+
+
+def _reader(path: Path, column: str | None) -> Reader:
+    """How to read a file, by its ending."""
+    ending = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    if ending in TABLES:
+        return partial(_table, column=column)
+    if column is not None:
+        raise OptionError(f"got a column of SMILES for {path.name}; expected it for a table ({', '.join(TABLES)}) only.")
+    if ending in LISTS:
+        return _list
+    if ending in SDFS:
+        return _sdf
+    known = ", ".join((*LISTS, *TABLES, *SDFS))
+    raise FileError(f"got {path.name or path}; expected a file that ends in {known}, or in one of these and .gz.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """As text, with any line ends, with or without a mark of its encoding; bytes that are no text become a sign for that."""
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as raw:
+        start = raw.read(2)
+        raw.seek(0)
+        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        yield io.TextIOWrapper(raw, encoding=encoding, errors="replace")
+
+
+def _list(file: IO[str], name: str) -> Iterator[Record]:
+    headed = False
+    for number, line in enumerate(file, 1):
+        words = re.split(r"[\s,]+", line.strip(), maxsplit=1)  # no SMILES has a comma
+        if not words[0] or words[0].startswith("#"):
+            continue
+        if not headed and _plain(words[0]) in _SMILES:
+            headed = True
+            continue
+        headed = True
+        rest = re.sub(r"^\|[^|]*\|\s*", "", words[1]) if len(words) > 1 else ""  # extended SMILES: marks between bars
+        yield Record(words[0], rest, f"{name}, line {number}")
+
+
+def _table(file: IO[str], name: str, *, column: str | None) -> Iterator[Record]:
+    before, head = next(((number, line) for number, line in enumerate(file, 1) if line.strip()), (0, ""))
+    if not head:
+        return
+    mark = max(",;\t", key=head.count)
+    headings = next(csv.reader([head], delimiter=mark))
+    place, label = _column(headings, column, name), _name_column(headings)
+    rows = csv.reader(file, delimiter=mark)
+    for row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        text = row[place].strip() if place < len(row) else ""
+        called = " ".join(row[label].split()) if label is not None and label < len(row) else ""
+        where = f"{name}, line {before + rows.line_num}"
+        yield Record(text, called, where, "" if text else f"{where} has nothing in the column {headings[place]!r}")
+
+
+def _column(headings: Sequence[str], wanted: str | None, name: str) -> int:
+    """Where the SMILES are."""
+    plain = [_plain(heading) for heading in headings]
+    if wanted is not None and wanted in headings:
+        return headings.index(wanted)
+    for known in _SMILES if wanted is None else (_plain(wanted),):
+        if known in plain:
+            return plain.index(known)
+    near = [i for i, heading in enumerate(plain) if "smiles" in heading]
+    if wanted is None and near:
+        return near[0]
+    asked = "a column of SMILES (smiles, canonical_smiles, ...); name yours" if wanted is None else f"a column {wanted!r}"
+    raise FileError(f"{name} has the columns {', '.join(map(repr, headings))}; expected {asked} with --column.")
+
+
+def _name_column(headings: Sequence[str]) -> int | None:
+    plain = [_plain(heading) for heading in headings]
+    known = [plain.index(name) for name in _NAMES if name in plain]
+    known += [i for i, heading in enumerate(plain) if heading.endswith((" id", " name"))]
+    return known[0] if known else None
+
+
+def _plain(heading: str) -> str:
+    """A heading without case and signs: ``Canonical_SMILES`` is ``canonical smiles``."""
+    return re.sub(r"[\W_]+", " ", heading).strip().lower()
+
+
+def _sdf(file: IO[str], name: str) -> Iterator[Record]:
+    lines: list[str] = []
+    start = 1
+    for number, line in enumerate(file, 1):
+        if line.startswith("$$$$"):
+            yield _from_sdf(lines, f"{name}, line {start}")
+            lines, start = [], number + 1
+        else:
+            lines.append(line.rstrip("\n"))
+    if any(line.strip() for line in lines):
+        yield _from_sdf(lines, f"{name}, line {start}")
+
+
+def _from_sdf(lines: Sequence[str], where: str) -> Record:
+    """A record: a title, the mol block, then data (a line ``> <NAME>``, then the value)."""
+    end = next((i + 1 for i, line in enumerate(lines) if line.startswith("M  END")), len(lines))
+    facts = [(re.search(r"<(.*?)>", line), i) for i, line in enumerate(lines[end:-1], end) if line.startswith(">")]
+    data = {found[1]: lines[i + 1].strip() for found, i in facts if found is not None}
+    label = _name_column(list(data))
+    called = (lines[0].strip() if lines else "") or ("" if label is None else list(data.values())[label])
+    return Record("\n".join(lines[:end]) + "\n", called, where, block=True)
+
+
+def _from_block(block: str) -> Mol:
+    """The molecule of a mol block; RDKit's log is kept quiet."""
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError:
+        raise MissingExtraError("rdkit", "molecules", "reading molecules") from None
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromMolBlock(block)
+    if mol is None or not mol.GetNumAtoms():
+        what = "that RDKit cannot read" if mol is None else "without atoms"
+        raise InputError(f"got a record {what}; expected a valid mol block.")
+    return mol
+
+
+COLUMNS = ("smiles", "kind", "index", "name", "begin", "end", "value", "pairs", "total")
+"""Of the table: see :meth:`MoleculeAttribution.rows`."""
+
+
+def rows(result: MoleculeAttribution) -> list[dict[str, Any]]:
+    """See :meth:`MoleculeAttribution.rows`."""
+    found: list[dict[str, Any]] = [
+        _row(kind="atom", index=i, name=result.mol.GetAtomWithIdx(i).GetSymbol(), value=own, pairs=total - own, total=total)
+        for i, (own, total) in enumerate(zip(result.atoms.tolist(), result.per_atom.tolist(), strict=True))
+    ]
+    seen = sorted(zip(result.bonds.tolist(), result.ends.tolist(), result.pair_values.tolist(), strict=True), key=_bonds_first)
+    for bond, (i, j), value in seen:
+        kind = {"kind": "pair"} if bond < 0 else {"kind": "bond", "index": bond}
+        found.append(_row(**kind, name=f"{result.name(i)}-{result.name(j)}", begin=i, end=j, value=value))
+    found += [_row(kind="other", name=name, value=value, total=value) for name, value in result.others.items()]
+    return [row | {"smiles": result.smiles} for row in found]
+
+
+def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
+    """See :meth:`MoleculeAttribution.to_dict`."""
+    one = result.certificate
+    facts: dict[str, Any] = {"status": one.status.value, "remedy": one.remedy, "error": one.error, "tol": one.tol}
+    facts |= {"residual": one.residual, "magnitude": one.magnitude, "gradients": one.gradients, "target": one.target}
+    found = {
+        "smiles": result.smiles,
+        "model": result.model,
+        "label": result.label,
+        "score": result.score,
+        "baseline_score": result.baseline_score,
+        "sum": result.total,
+        "certificate": {name: _finite(value) for name, value in facts.items()},
+        "rows": [{k: v for k, v in row.items() if v is not None and k != "smiles"} for row in rows(result)],
+        "account": result.account().to_dict(),
+    }
+    if result.atom_columns:
+        found["atom_features"] = _matrix_rows(result.atom_columns, result.atom_features)
+    if result.pair_columns:
+        found["pair_features"] = _matrix_rows(result.pair_columns, result.pair_features) | {"ends": result.ends.tolist()}
+    return found
+
+
+def write_csv(results: Iterable[MoleculeAttribution], path: str | PathLike[str]) -> Path:
+    """Write the rows of several molecules as one table, as :meth:`MoleculeAttribution.rows` describes it."""
+    where = Path(path)
+    with where.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for result in results:
+            writer.writerows(result.rows())
+    return where
+
+
+def _row(**given: Any) -> dict[str, Any]:
+    return dict.fromkeys(COLUMNS) | given
+
+
+def _bonds_first(pair: tuple[int, list[int], float]) -> tuple[bool, int, list[int]]:
+    bond, ends, _ = pair
+    return bond < 0, bond, ends
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _matrix_rows(columns: tuple[str, ...], values: Floats) -> dict[str, Any]:
+    return {"columns": list(columns), "values": values.tolist()}

@@ -1,0 +1,222 @@
+"""What ``integrand molecule`` writes: pages, pictures, tables, and a few lines for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ...render import molecule as render
+from ...words import number
+from ..command_line import writing
+from .molecule_files import COLUMNS, Record
+from .result import MoleculeAttribution
+
+ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
+PICTURES = (".svg", ".png")
+
+MOST = 200
+"""Molecules on one page: with more, a browser becomes slow."""
+
+MOST_FAILED, MOST_REASONS = 20, 3
+"""Molecules that a page names as not explained, and up to how many it says why: more would push all else down."""
+
+NUMBER = re.compile(r"[+-]?\d")
+
+TOP = 8
+"""Atoms and bonds that the terminal shows."""
+
+Pair = tuple[Record, MoleculeAttribution]
+Failure = tuple[Record, str]
+"""A molecule, and why it was not explained."""
+
+
+@dataclass(frozen=True)
+class MoleculeWriter:
+    """What all molecules are written with.
+
+    Attributes:
+        smarts: patterns to account by, with their names.
+        meta: how the values were made, for the page.
+        command: what the user typed.
+        numbered: whether pictures show the numbers of atoms.
+    """
+
+    smarts: Mapping[str, str]
+    meta: Mapping[str, str]
+    command: str
+    numbered: bool = False
+
+    def write(self, out: Path, found: Iterable[Pair], failed: Sequence[Failure]) -> None:
+        """Write all molecules into a file that is never half there; its ending says how.
+
+        Args:
+            out: where to.
+            found: what was explained, in order; taken one at a time.
+            failed: the others.
+        """
+        with _whole(out) as part:
+            ending = out.suffix.lower()
+            if ending == ".html":
+                part.write_text(self.page(found, failed), encoding="utf-8")
+            elif ending in PICTURES:
+                record, one = next(iter(found))
+                drawing = one.drawing(title=record.title)
+                picture = render.png if ending == ".png" else render.svg
+                drawn = picture(drawing, numbers="atoms" if self.numbered else False)
+                part.write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
+            else:
+                with part.open("w", encoding="utf-8", newline="") as file:
+                    {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, found, failed)
+
+    def page(self, found: Iterable[Pair], failed: Sequence[Failure]) -> str:
+        """Drawings of the first molecules, with all their numbers."""
+        rest = iter(found)
+        shown = list(islice(rest, MOST))
+        left = sum(1 for _ in rest)
+        lead = f"The first {MOST} of {MOST + left} molecules; --out values.csv has all. " if left else ""
+        lead += _left_out(failed)
+        accounts = [one.account(smarts=self.smarts) for _, one in shown]
+        return render.page(
+            [one.drawing(title=record.title) for record, one in shown],
+            title=shown[0][0].title if len(shown) == 1 and not left else f"{len(shown) + left} molecules",
+            lead=lead,
+            notes=[" ".join(account.notes) for account in accounts],
+            certificates=[one.certificate for _, one in shown],
+            accounts=[account.lines() for account in accounts],
+            meta=self.meta,
+            command=self.command,
+        )
+
+    def numbers(self, record: Record, one: MoleculeAttribution) -> dict[str, Any]:
+        """A molecule for JSON: its name, its rows, its account."""
+        known = one.to_dict() | {"account": one.account(smarts=self.smarts).to_dict()}
+        return {"name": record.name} | {key: value for key, value in known.items() if not key.endswith("_features")}
+
+    def _json(self, file: IO[str], found: Iterable[Pair], failed: Sequence[Failure]) -> None:
+        file.write('{"molecules": [')
+        for i, (record, one) in enumerate(found):
+            file.write((",\n" if i else "\n") + json.dumps(self.numbers(record, one), allow_nan=False))
+        bad = [{"name": record.name, "smiles": record.text, "where": record.where, "error": why} for record, why in failed]
+        file.write(f'\n],\n"failed": {json.dumps(bad)}}}\n')
+
+    def terminal(self, record: Record, one: MoleculeAttribution) -> str:
+        """A molecule for people: what is predicted, the strongest atoms and bonds, where it comes from, how good that is."""
+        named = f"{record.name}: " if record.name else ""
+        head = f"{named}{one.smiles}\n{one.label}: {number(one.score)}, and {number(one.baseline_score)} with all features zero"
+        account = one.account(smarts=self.smarts)
+        told = [(section, part) for section, part in account.told() if section in ("kind", "element", "pattern")]
+        shares = [(f"by {section}", part.name, _signed(part.value), part.percent) for section, part in told]
+        tables = [_atoms(one), *([_bonds(one)] if len(one.pair_values) else []), _columns(_once(shares))]
+        notes = [account.notes[0]] if account.share_error is None else []
+        notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
+        return "\n\n".join([head, *tables, *notes, f"{one.certificate}"])
+
+
+def line(record: Record, one: MoleculeAttribution) -> str:
+    """A molecule in one line: its score, and its strongest atoms."""
+    most = np.argsort(-np.abs(one.per_atom), kind="stable")[:4].tolist()
+    strongest = ", ".join(f"{one.name(i)} {_signed(one.per_atom[i])}" for i in most)
+    missed = "" if one.certificate.converged else f"  ({one.certificate.status.value})"
+    return f"{record.title}: {number(one.score)}  {strongest}{missed}"
+
+
+def _atoms(one: MoleculeAttribution) -> str:
+    most = np.argsort(-np.abs(one.per_atom), kind="stable")[:TOP].tolist()
+    rows = [
+        (one.name(i), _signed(one.atoms[i]), _signed(one.per_atom[i] - one.atoms[i]), _signed(one.per_atom[i])) for i in most
+    ]
+    left = len(one.atoms) - len(most)
+    return _columns([("atom", "itself", "half its pairs", "together"), *rows]) + _more(left, "atom")
+
+
+def _bonds(one: MoleculeAttribution) -> str:
+    most = np.argsort(-np.abs(one.pair_values), kind="stable")[:TOP].tolist()
+    names = ["-".join(map(one.name, one.ends[i].tolist())) for i in most]
+    kinds = ["" if one.bonds[i] >= 0 else "no bond" for i in most]
+    rows = [(name, _signed(one.pair_values[i]), kind) for i, name, kind in zip(most, names, kinds, strict=True)]
+    return _columns([("pair", "adds", ""), *rows]) + _more(len(one.ends) - len(most), "pair")
+
+
+def _left_out(failed: Sequence[Failure]) -> str:
+    """What was not explained; why, where these are few."""
+    if len(failed) <= MOST_REASONS:
+        return " ".join(f"Not explained: {record.title}: {why}" for record, why in failed)
+    names = ", ".join(record.title for record, _ in failed[:MOST_FAILED])
+    more = f" and {len(failed) - MOST_FAILED} more" if len(failed) > MOST_FAILED else ""
+    return f"Not explained: {names}{more}; a .json in place of the page says why."
+
+
+def _more(count: int, what: str) -> str:
+    return f"\n  and {count} more {what}{'s' if count > 1 else ''}" if count else ""
+
+
+def _once(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, ...]]:
+    """The first column only where it changes."""
+    return [("" if i and rows[i - 1][0] == row[0] else row[0], *row[1:]) for i, row in enumerate(rows)]
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> str:
+    """Columns of equal width: words to the left, numbers to the right."""
+    table = list(rows)
+    wide = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = (
+        "  ".join(cell.rjust(w) if NUMBER.match(cell) else cell.ljust(w) for cell, w in zip(row, wide, strict=True))
+        for row in table
+    )
+    return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}"
+
+
+def _csv(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
+    writer = csv.DictWriter(file, ("molecule", "title", "score", "baseline_score", "status", *COLUMNS))
+    writer.writeheader()
+    for i, (record, one) in enumerate(found, 1):
+        about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
+        writer.writerows(about | {"status": one.certificate.status.value} | row for row in one.rows())
+
+
+def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
+    """Atoms' values as RDKit's lists of atom properties, which KNIME and others read too; those of bonds as data."""
+    from rdkit import Chem
+    from rdkit.Chem.rdDepictor import Compute2DCoords
+
+    with Chem.SDWriter(file) as writer:
+        for record, one in found:
+            mol = Chem.Mol(one.mol)
+            if not mol.GetNumConformers():  # those of a file are kept
+                Compute2DCoords(mol)
+            mol.SetProp("_Name", record.name)
+            for name, values in (("attribution", one.per_atom), ("attribution_of_atom_itself", one.atoms)):
+                for atom, value in zip(mol.GetAtoms(), values.tolist(), strict=True):
+                    atom.SetDoubleProp(name, value)
+                Chem.CreateAtomDoublePropertyList(mol, name)
+            mol.SetProp("attribution_of_bonds", " ".join(repr(v) for v in one.drawing().bonds.tolist()))
+            mol.SetProp("label", one.label)
+            mol.SetDoubleProp("score", one.score)
+            mol.SetDoubleProp("baseline_score", one.baseline_score)
+            writer.write(mol)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A place to write to that becomes the file when all is written."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with writing(path):
+            yield part
+            os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

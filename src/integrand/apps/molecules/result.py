@@ -1,0 +1,269 @@
+"""What each atom and each pair of atoms adds to what a network says of a molecule."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...certificate import ExampleCertificate
+from ...errors import InputError, OptionError
+from ...functions.target import Score
+from ...words import number
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+    from ...render.molecule.molecule_data import Molecule
+    from .accounting import Account
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class MoleculeModel(Protocol):
+    """What explains molecules: :class:`~integrand.apps.molecules.GraphModel`, ADMET-AI's networks, or something of yours."""
+
+    @property
+    def name(self) -> str:
+        """Of the model, for people."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where its weights are from."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What it says of a molecule, a name for each number."""
+        ...
+
+    def predict(self, molecules: Sequence[str | Mol]) -> Floats:
+        """What it says of each, (molecules, outputs): probabilities where it gives any."""
+        ...
+
+    def explain(
+        self,
+        molecules: Sequence[str | Mol],
+        *,
+        target: str | int | None = None,
+        score: Score | None = None,
+        tol: float = 0.01,
+        **options: Any,
+    ) -> list[MoleculeAttribution]:
+        """Attribute one output to atoms and pairs, for each molecule."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MoleculeAttribution:
+    """Attributions of one output of a network to the features of a molecule's atoms and pairs of atoms.
+
+    Attributes:
+        smiles: the molecule as it was given.
+        mol: RDKit's molecule; atoms are numbered as in it.
+        label: the output that is explained, in words.
+        atom_features: what each feature of each atom adds, (atoms, features); a single column where only sums were kept.
+        ends: the pairs that the network sees, (pairs, 2): numbers of two atoms, each pair once.
+        pair_features: what each feature of each of these adds, (pairs, features).
+        certificate: how far the values can be trusted; its error is that of the single columns.
+        others: what belongs to no atom and no pair, such as descriptors of the whole molecule, by name.
+        atom_columns: names of the features of atoms; empty where only sums were kept.
+        pair_columns: names of the features of pairs, likewise.
+        model: what was explained, in words.
+    """
+
+    smiles: str
+    mol: Mol
+    label: str
+    atom_features: Floats
+    ends: Ints
+    pair_features: Floats
+    certificate: ExampleCertificate
+    others: Mapping[str, float] = field(default_factory=dict)
+    atom_columns: tuple[str, ...] = ()
+    pair_columns: tuple[str, ...] = ()
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        atoms, ends, pairs = (np.asarray(value) for value in (self.atom_features, self.ends, self.pair_features))
+        count = self.mol.GetNumAtoms()
+        if atoms.ndim != 2 or len(atoms) != count:
+            raise InputError(f"got atom_features of shape {atoms.shape}; expected ({count}, features), a row for each atom.")
+        if ends.shape != (len(ends), 2) or pairs.ndim != 2 or len(pairs) != len(ends):
+            raise InputError(
+                f"got ends of shape {ends.shape} and pair_features of shape {pairs.shape}; expected (pairs, 2) and "
+                "(pairs, features)."
+            )
+        low, high = np.sort(ends, 1).T
+        if len(ends) and (low.min() < 0 or high.max() >= count or len(set(zip(low, high, strict=True))) < len(ends)):
+            raise InputError(
+                f"got ends with a pair that is there twice, or an atom beyond {count - 1}; expected each pair once."
+            )
+        if (low == high).any():
+            raise InputError("got ends with a pair of an atom with itself; expected two different atoms.")
+        object.__setattr__(self, "atom_features", atoms.astype(np.float64))
+        object.__setattr__(self, "ends", ends.astype(np.int64))
+        object.__setattr__(self, "pair_features", pairs.astype(np.float64))
+        object.__setattr__(self, "others", {str(name): float(value) for name, value in self.others.items()})
+
+    @cached_property
+    def atoms(self) -> Floats:
+        """What each atom adds by its own features, (atoms,)."""
+        return np.asarray(self.atom_features.sum(1))
+
+    @cached_property
+    def pair_values(self) -> Floats:
+        """What each of :attr:`ends` adds, (pairs,)."""
+        return np.asarray(self.pair_features.sum(1))
+
+    @cached_property
+    def pairs(self) -> Floats:
+        """What each pair adds, (atoms, atoms): symmetric, the value of a pair in both places, zero on the diagonal."""
+        found = np.zeros((len(self.atoms), len(self.atoms)))
+        i, j = self.ends.T
+        found[i, j] = found[j, i] = self.pair_values
+        return found
+
+    @cached_property
+    def bonds(self) -> Ints:
+        """RDKit's number of the bond between each of :attr:`ends`, (pairs,); -1 where there is none."""
+        found = (self.mol.GetBondBetweenAtoms(i, j) for i, j in self.ends.tolist())
+        return np.array([-1 if bond is None else bond.GetIdx() for bond in found], np.int64)
+
+    @cached_property
+    def per_atom(self) -> Floats:
+        """What each atom adds with half of each of its pairs, (atoms,): this and the others add up to the whole."""
+        return np.asarray(self.atoms + self.pairs.sum(1) / 2)
+
+    @property
+    def score(self) -> float:
+        """F(x): the explained output for the molecule."""
+        return self.certificate.score
+
+    @property
+    def baseline_score(self) -> float:
+        """F(x'): the same with all features zero."""
+        return self.certificate.baseline_score
+
+    @property
+    def change(self) -> float:
+        """F(x) - F(x'): what the attributions should add up to."""
+        return self.score - self.baseline_score
+
+    @cached_property
+    def total(self) -> float:
+        """What they do add up to."""
+        return math.fsum([*self.atoms, *self.pair_values, *self.others.values()])
+
+    @cached_property
+    def magnitude(self) -> float:
+        """The magnitudes of atoms, pairs and others added up."""
+        return math.fsum(map(abs, [*self.atoms, *self.pair_values, *self.others.values()]))
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """How it was made, for a page."""
+        return {"model": self.model, "output": self.label, "baseline": "all features zero"}
+
+    def name(self, atom: int) -> str:
+        """An atom for people: its element and number, such as ``N4``."""
+        return f"{self.mol.GetAtomWithIdx(atom).GetSymbol()}{atom}"
+
+    def account(self, *, smarts: Mapping[str, str] | None = None) -> Account:
+        """Where the score comes from: atoms, bonds, elements, functional groups, rings; see :func:`account`."""
+        from .accounting import account
+
+        return account(self, smarts=smarts)
+
+    def drawing(self, *, title: str = "") -> Molecule:
+        """For the pictures of :mod:`integrand.render.molecule`."""
+        from ...render.molecule.molecule_data import Molecule
+
+        return Molecule(
+            self.mol,
+            self.atoms,
+            self.pairs,
+            others=tuple(self.others.items()),
+            title=title or self.smiles,
+            label=self.label,
+            score=self.score,
+            baseline_score=self.baseline_score,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A table: a row for each atom, each bond, each pair that is no bond and each of the others.
+
+        ``value`` is what it adds itself; for an atom, ``pairs`` is half of what its pairs add, and ``total`` both. The totals
+        of the atoms and others add up to the whole, and so do the values of all rows. ``index`` is RDKit's number of the atom
+        or bond; ``begin`` and ``end`` are the atoms of a pair.
+        """
+        from .molecule_files import rows
+
+        return rows(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON can hold it; what is not finite becomes None. Features only where they have names."""
+        from .molecule_files import as_dict
+
+        return as_dict(self)
+
+    def page(self, *, command: str | None = None) -> str:
+        """One self-contained HTML page: the molecule, its atoms, where the score comes from, and the certificate."""
+        from ...render.molecule.molecule_pictures import page
+
+        account = self.account()
+        given: dict[str, Any] = {"certificates": [self.certificate], "accounts": [account.lines()]}
+        return page(self.drawing(), notes=[" ".join(account.notes)], meta=self.origin, command=command, **given)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write it by the ending of the path: ``.html``, ``.svg``, ``.png`` or ``.pdf``, ``.json``, ``.csv``.
+
+        Args:
+            path: where to.
+            **options: of :meth:`page`, or of :func:`integrand.render.molecule.save`.
+        """
+        where = Path(path)
+        ending = where.suffix.lower()
+        if options and ending in (".json", ".csv"):
+            raise OptionError(f"got options {sorted(options)} for a {ending} file; they are for pages and pictures.")
+        if ending == ".html":
+            where.write_text(self.page(**options), encoding="utf-8")
+        elif ending in (".svg", ".png", ".pdf"):
+            from ...render.molecule.molecule_pictures import save
+
+            save(self.drawing(), where, **options)
+        elif ending == ".json":
+            where.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        elif ending == ".csv":
+            from .molecule_files import write_csv
+
+            write_csv([self], where)
+        else:
+            raise OptionError(f"got the ending {where.suffix!r}; expected .html, .svg, .png, .pdf, .json or .csv.")
+        return where
+
+    def __str__(self) -> str:
+        bonded = self.bonds >= 0
+        parts = [("atoms", self.atoms.sum()), ("bonds", self.pair_values[bonded].sum())]
+        parts += [("other pairs", self.pair_values[~bonded].sum()), *((name, value) for name, value in self.others.items())]
+        said = ", ".join(f"{name} {value:+.3g}" for name, value in parts)
+        most = np.argsort(-np.abs(self.per_atom))[:5].tolist()
+        strongest = ", ".join(f"{self.name(i)} {self.per_atom[i]:+.3g}" for i in most)
+        return f"{self.smiles}: {self.label} {number(self.score)}\n{said}; most: {strongest}\n{self.certificate}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from ...render.molecule.molecule_pictures import svg
+
+        return svg(self.drawing())

@@ -1,0 +1,18 @@
+"""Question classification (section 6.3 of the paper): a question in, the kind of its answer and the words that told out.
+
+    classifier = questions.load("wtq")                    # number, year, date, yes-no or text
+    print(classifier.predict(["how many people live there?"])[0])        # number (0.99)
+    print(classifier.explain(["how many people live there?"])[0])        # how(+0.42) many(+0.38) ...
+    print(questions.rules(classifier, many_questions))    # which words and phrases trigger which class
+
+The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` beside this file. The baseline is
+the question with all embeddings zero; a word's attribution is the sum over its embedding.
+"""
+
+from .model import Classifier, load
+from .result import QuestionAnswer as Answer
+from .result import WordAttribution
+from .rules import Rules, rules
+from .rules import TriggerRule as Rule
+
+__all__ = ["Answer", "Classifier", "Rule", "Rules", "WordAttribution", "load", "rules"]

@@ -1,0 +1,135 @@
+"""Questions in files: one per line, with TREC's labels, or the tables of WikiTableQuestions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import FileError
+
+TREC = ("description", "entity", "abbreviation", "person", "location", "number")
+"""The classes of TREC-6, in the order of the numbers that stand for them."""
+
+_FINE = {"DESC": "description", "ENTY": "entity", "ABBR": "abbreviation", "HUM": "person", "LOC": "location", "NUM": "number"}
+_LABELLED = re.compile(r"(?:([0-5])|(DESC|ENTY|ABBR|HUM|LOC|NUM):\w+) (.*)")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")  # not those of files of old: end of file, escape
+
+
+@dataclass(frozen=True)
+class QuestionRecord:
+    """Questions, and the class of each where the file tells."""
+
+    questions: tuple[str, ...]
+    labels: tuple[str, ...] | None
+
+    def labels_for(self, classes: Sequence[str]) -> tuple[str, ...] | None:
+        """The labels, if they are of these classes ("mixed", which no network learns, is let through)."""
+        return self.labels if self.labels is not None and set(self.labels) <= {*classes, "mixed"} else None
+
+
+def read(path: Path) -> QuestionRecord:
+    """Read a file of questions.
+
+    Args:
+        path: a table with a column ``utterance``, separated by tabs, whose ``targetValue`` tells the class; or one question per
+            line, each with TREC's label before it or none.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise FileError(
+            f"{path} cannot be read ({error.strerror or error}); expected a file with one question per line."
+        ) from None
+    return parsed(decoded(raw, str(path)), str(path))
+
+
+def decoded(raw: bytes, name: str) -> str:
+    """Bytes as text: UTF-8, or else Latin-1, in which TREC is written; what has control characters is no text."""
+    if _CONTROLS.search(raw):
+        raise FileError(f"{name} is no text; expected one question per line. Save it as text, in UTF-8.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def parsed(text: str, name: str) -> QuestionRecord:
+    """Questions from the text of a file; see :func:`read`."""
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+    if lines and "utterance" in lines[0].split("\t"):
+        return _table(lines, name)
+    labelled = [_LABELLED.fullmatch(line) for line in lines]
+    if lines and all(labelled):
+        rows = [match.groups() for match in labelled if match is not None]
+        labels = tuple(_FINE[fine] if fine else TREC[int(coarse)] for coarse, fine, _ in rows)
+        return QuestionRecord(tuple(question for _, _, question in rows), labels)
+    if not lines:
+        raise FileError(f"{name} holds no question; expected one per line.")
+    return QuestionRecord(tuple(line.strip() for line in lines), None)
+
+
+def _table(lines: Sequence[str], name: str) -> QuestionRecord:
+    head = lines[0].split("\t")
+    rows = [line.split("\t") for line in lines[1:]]
+    bad = next((i for i, row in enumerate(rows) if len(row) != len(head)), None)
+    if bad is not None:
+        raise FileError(f"{name}: line {bad + 2} has {len(rows[bad])} columns; expected {len(head)}, as the heading has.")
+    if not rows:
+        raise FileError(f"{name} holds a heading but no question.")
+    questions = tuple(row[head.index("utterance")] for row in rows)
+    if "targetValue" not in head:
+        return QuestionRecord(questions, None)
+    labels = tuple(answer_type(row[head.index("targetValue")]) for row in rows)
+    assert set(labels) <= {*TYPES, "mixed"}
+    return QuestionRecord(questions, labels)
+
+
+TYPES = ("number", "year", "date", "yes-no", "text")
+"""The classes that the answers support. Lists of several kinds ("Brazil|43") are "mixed", too few to learn."""
+
+OFFICIAL = {"number": "number", "year": "number", "date": "date", "yes-no": "string", "text": "string", "mixed": "mixed"}
+"""Officially a year is a number, and yes or no is a string."""
+
+_MONTH = r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+_MONTH += r"nov(?:ember)?|dec(?:ember)?)\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_WEEKDAY = r"(?:(?:mon|tues?|wednes|wed|thurs?|fri|satur|sat|sun)(?:day)?\.?,?\s+)?"
+_YEAR = r"(?:1[0-9]{3}|20[0-9]{2})"
+_ANY_YEAR = r"\d{4}"
+
+_DATE = re.compile(
+    rf"{_WEEKDAY}(?:{_MONTH}(?:\s+{_DAY})?(?:\s*,?\s*{_ANY_YEAR})?|{_DAY}\s+{_MONTH}(?:\s*,?\s*{_ANY_YEAR})?"
+    rf"|{_ANY_YEAR}[-/]\d{{1,2}}[-/]\d{{1,2}}|\d{{1,2}}[-/]\d{{1,2}}[-/](?:\d{{4}}|\d{{2}}))",
+    re.IGNORECASE,
+)
+_YEARS = re.compile(_YEAR)
+_NUMBER = re.compile(
+    r"#?[-+−–]?\s*[$€£¥]?\s*(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"  # 12, 4,541, .5, -$3.2, #4
+    r"(?:\s?%|st|nd|rd|th|(?:\s(?:thousand|million|billion))?(?:\s[a-z]+|\s?(?:km|k?m|cm|mm|kg|g|ft|mi|mph|lbs?|[°º]?[CF]))?)"
+)
+"""A number, an ordinal or one with a unit; a unit is a word in small letters: "17 years" but not "2012 Olympics"."""
+
+
+def answer_type(answer: str) -> str:
+    """One of :data:`TYPES`, or "mixed".
+
+    >>> [answer_type(text) for text in ("4,541", "2004", "June 18", "Yes", "17 years", "Bangkok, Thailand", "Brazil|43")]
+    ['number', 'year', 'date', 'yes-no', 'number', 'text', 'mixed']
+    """
+    parts = [_part(part.strip()) for part in answer.split("|")]
+    if len(set(parts)) == 1:
+        return parts[0]
+    # A list is what all of it can be called: "1999|12" are numbers.
+    official = {OFFICIAL[part] for part in parts}
+    return {"number": "number", "string": "text"}[official.pop()] if len(official) == 1 else "mixed"
+
+
+def _part(text: str) -> str:
+    if text.lower() in {"yes", "no", "true", "false"}:
+        return "yes-no"
+    for kind, pattern in (("year", _YEARS), ("date", _DATE), ("number", _NUMBER)):
+        if pattern.fullmatch(text):
+            return kind
+    return "text"

@@ -1,0 +1,64 @@
+"""``integrand retina``: the grade of a fundus photo, and the evidence for it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+from ...engine import version_of
+from .. import retina as grading
+from ..command_line import default_device, one_line, typed
+from ..images.cli import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, known_views, run
+from ..images.gallery_run import PhotoJob
+from ..images.photo_files import photos as listed
+
+
+class Start(enum.StrEnum):
+    """Where the path starts."""
+
+    blurred = "blurred"
+    black = "black"
+    retina = "retina"
+    average = "average"
+
+
+def retina(
+    photo: Photos,
+    target: Annotated[
+        str | None,
+        typer.Option(help='What is explained: referable, any, healthy, or a grade, 1 to 4, "or worse". Default: its own.'),
+    ] = None,
+    baseline: Annotated[
+        Start, typer.Option(help="The eye blurred, in black, in the retina's median colour, or all three averaged.")
+    ] = Start.blurred,
+    tol: Tol = 0.05,
+    out: Out = None,
+    view: View = None,
+    as_json: Json = False,
+    device: Device = None,
+    max_evaluations: Most = 4000,
+    again: Again = False,
+    debug: Debug = False,
+) -> None:
+    """Grade diabetic retinopathy in fundus photos, 0 to 4, and show what speaks for it. Not a medical device.
+
+    One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
+    photos could not be explained, with 2 if none could.
+    """
+    files = listed(photo)
+    with one_line("the grader", debug=debug):
+        grader = grading.load(device or default_device())
+    if target is not None:
+        grader.find(target)
+    how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
+    job = PhotoJob(
+        lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
+        {"network": grader.network.source, **how, "_code": version_of()},
+        typed(),
+        "Graded eyes",
+        debug,
+        known_views(view),
+    )
+    run(job, photo, files, out, as_json=as_json, again=again)

@@ -1,0 +1,235 @@
+"""Diabetic retinopathy (section 6.2 of the paper): a fundus photo in, its grade and the evidence for it out.
+
+    grader = retina.load()
+    eye = grader.see("eye.jpg")                       # the retina found and framed
+    print(grader.grade(eye))                          # grade 2: moderate non-proliferative diabetic retinopathy, ...
+    why = grader.explain(eye, target="referable")     # which pixels speak for it
+
+The grader is no medical device: see the model card, ``retina.md`` beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...api import integrated_gradients
+from ...attribution import Attribution
+from ...errors import FileError
+from ..images.model import Network
+from ..images.photo_files import Photo
+from ..images.preprocess import Preprocess
+from ..images.sources import efficientnet_lite0
+from .fundus import SIDE, BaselineName, Eye, Pixels, see
+
+if TYPE_CHECKING:
+    from ..images.result import Explanation
+
+WEIGHTS = Path(__file__).with_name("retina.safetensors")
+PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
+
+GRADES = (
+    "no apparent retinopathy",
+    "mild non-proliferative diabetic retinopathy",
+    "moderate non-proliferative diabetic retinopathy",
+    "severe non-proliferative diabetic retinopathy",
+    "proliferative diabetic retinopathy",
+)
+"""The international clinical scale."""
+
+SCORES = (
+    "no retinopathy, healthy",
+    "mild or worse, any retinopathy",
+    "moderate or worse, referable",
+    "severe or worse",
+    "proliferative",
+)
+"""What each output of the network is the evidence for: the output's number is the grade's."""
+
+
+class Evidence(nn.Module):
+    """The network's four logits, "the grade is at least 1, 2, 3, 4", with "there is no retinopathy" in front of them.
+
+    So output g is the evidence for grade g or worse, and output 0 the evidence against any.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (N, 3, 512, 512) to (N, 5)."""
+        logits = self.network(x)
+        return torch.cat([-logits[:, :1], logits], dim=1)
+
+
+def falling(values: Sequence[float]) -> list[float]:
+    """The nearest numbers that do not rise, with the same sum: neighbours that rise share their mean.
+
+    >>> falling([0.9, 0.2, 0.4, 0.1])
+    [0.9, 0.30000000000000004, 0.30000000000000004, 0.1]
+    """
+    pools: list[list[float]] = []
+    for value in values:
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) < np.mean(pools[-1]):
+            last = pools.pop()
+            pools[-1] += last
+    return [float(np.mean(pool)) for pool in pools for _ in pool]
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What the grader says of a photo.
+
+    Attributes:
+        grade: 0 to 4 on the international scale: the expected grade, rounded.
+        expected: the expected grade, which is the sum of ``at_least``.
+        at_least: the probabilities that the grade is at least 1, 2, 3, 4. Each comes from a logit of its own; where they rise
+            with the grade, which probabilities cannot, neighbours share their mean, so that the sum stays.
+        notes: what to know about the photo before trusting any of it.
+    """
+
+    grade: int
+    expected: float
+    at_least: tuple[float, float, float, float]
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(scores: Tensor | Sequence[float], notes: tuple[str, ...] = ()) -> Grade:
+        """From the five outputs for one photo: (5,)."""
+        one, two, three, four = falling(torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid().tolist())
+        expected = one + two + three + four
+        return Grade(min(4, round(expected)), expected, (one, two, three, four), notes)
+
+    @property
+    def words(self) -> str:
+        """The grade in words."""
+        return GRADES[self.grade]
+
+    @property
+    def referable(self) -> bool:
+        """Whether moderate retinopathy or worse is more likely than not."""
+        return self.at_least[1] >= 0.5
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """Of the grades 0 to 4; they add up to 1."""
+        return tuple(above - below for above, below in pairwise([1.0, *self.at_least, 0.0]))
+
+    @property
+    def target(self) -> int:
+        """The output to explain if nobody says otherwise: the evidence for this grade or worse.
+
+        For grade 0 it is that for any retinopathy: what speaks for it, and what against.
+        """
+        return max(1, self.grade)
+
+    def __str__(self) -> str:
+        lines = [f"grade {self.grade} of 4: {self.words}; probability of moderate or worse (referable): {self.at_least[1]:.0%}"]
+        likely = int(np.argmax(self.probabilities))
+        apart = "" if likely == self.grade else f" (the most probable alone is {likely}; {self.grade} is the mean, rounded)"
+        lines.append("grades 0 to 4: " + "  ".join(f"{p:.0%}" for p in self.probabilities) + apart)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True, eq=False)
+class Grader:
+    """The network that grades, with what it needs before and after. :func:`load` makes one.
+
+    Attributes:
+        network: takes the photos that :meth:`see` gives; its outputs are :data:`SCORES`. They are no exclusive classes:
+            explain them as they are (``score="logit"``), without a softmax.
+    """
+
+    network: Network
+
+    def see(self, photo: Photo | Pixels | str | Path) -> Eye:
+        """Find the retina and frame it as the photos that the grader was trained on: see :func:`see`."""
+        return see(photo)
+
+    def input(self, eye: Eye | Pixels) -> Tensor:
+        """What the network takes: (1, 3, 512, 512)."""
+        pixels = eye.photo.pixels if isinstance(eye, Eye) else eye
+        return self.network.preprocess.input(pixels).to(self.network.device)
+
+    def baseline(self, eye: Eye, name: BaselineName = "blurred") -> Tensor:
+        """A baseline of :meth:`Eye.baseline` for :meth:`input`: (1, 3, 512, 512), or (3, 1, 3, 512, 512) for the average."""
+        found = torch.stack([self.input(pixels) for pixels in eye.baseline(name)])
+        return found if len(found) > 1 else found[0]
+
+    def grade(self, photo: Eye | Photo | Pixels | str | Path) -> Grade:
+        """The grade of a photo."""
+        eye = photo if isinstance(photo, Eye) else self.see(photo)
+        with torch.no_grad():
+            return Grade.of(self.network.module(self.input(eye))[0].float().cpu(), eye.notes)
+
+    def find(self, target: str | int) -> int:
+        """The output that a target names: ``referable``, ``any``, ``healthy``, or a grade ("3" is "severe or worse")."""
+        return self.network.find(str(target).strip().lower().removeprefix("grade").strip())
+
+    def explain(
+        self,
+        photo: Eye | Photo | Pixels | str | Path,
+        *,
+        target: str | int | None = None,
+        baseline: BaselineName = "blurred",
+        tol: float = 0.05,
+        **options: Any,
+    ) -> Attribution:
+        """Integrated gradients of the evidence for a grade or worse.
+
+        Args:
+            photo: an :class:`Eye`, or what :meth:`see` takes.
+            target: see :meth:`find`; None explains the grade that the network gives (:attr:`Grade.target`).
+            baseline: see :meth:`Eye.baseline`.
+            tol: the relative error to integrate to; 5% is enough for a picture.
+            options: further ones of :func:`integrand.integrated_gradients`.
+
+        Returns:
+            Values of shape (1, 3, 512, 512).
+        """
+        eye = photo if isinstance(photo, Eye) else self.see(photo)
+        output = self.grade(eye).target if target is None else self.find(target)
+        start = self.baseline(eye, baseline)
+        return integrated_gradients(self.network.module, self.input(eye), start, target=output, tol=tol, **options)
+
+    def examine(
+        self,
+        photo: Eye | Photo | Pixels | str | Path,
+        *,
+        target: str | int | None = None,
+        baseline: BaselineName = "blurred",
+        **options: Any,
+    ) -> Explanation:
+        """The grade and its explanation, which draws itself and saves itself as a page, a picture or numbers.
+
+        Args:
+            photo: an :class:`Eye`, or what :meth:`see` takes.
+            target: see :meth:`find`; None explains the grade that the network gives.
+            baseline: see :meth:`Eye.baseline`.
+            options: ``tol``, ``max_evaluations``, ``progress`` and so on, as in :func:`integrand.integrated_gradients`.
+        """
+        from .result import examine
+
+        return examine(self, photo, target=target, baseline=baseline, **options)
+
+
+def load(device: torch.device | str | None = None) -> Grader:
+    """The grader, on a device: by default a GPU where torch finds one."""
+    if not WEIGHTS.exists():
+        raise FileError(f"there is no {WEIGHTS.name} beside {Path(__file__).name}; install integrand again, or train it.")
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    network = efficientnet_lite0(str(WEIGHTS)).module
+    assert isinstance(network, nn.Module)
+    module = Evidence(network.float()).eval().requires_grad_(False).to(place)
+    source = "integrand's own, trained on DeepDRiD (CC BY-SA 4.0) by training/retina.py"
+    notes = ("not a medical device: see the model card, retina.md beside integrand/apps/retina.py",)
+    return Grader(Network("retina", module, PREPROCESS, SCORES, source, notes, len(SCORES)))

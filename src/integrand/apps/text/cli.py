@@ -1,0 +1,238 @@
+"""``integrand text``: which words made a Hugging Face model say, answer or write what it does."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
+from ..command_line import ScoreName, check_out, coloured, noted, typed
+from .explaining import explain, generated, similarity
+from .generated import Generated
+from .result import Explained, Explanations
+
+ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
+Found = Explained | Explanations | Generated
+
+
+WRITING = ("continuation", "max_new_tokens", "span")
+
+
+class Task(enum.StrEnum):
+    """What the model does."""
+
+    classify = "classify"
+    answer = "answer"
+    generate = "generate"
+    similar = "similar"
+
+
+class Baseline(enum.StrEnum):
+    """What words are replaced with."""
+
+    zero = "zero"
+    pad = "pad"
+    mask = "mask"
+    mean = "mean"
+
+
+class PartName(enum.StrEnum):
+    """What of an answer is explained."""
+
+    start = "start"
+    end = "end"
+    span = "span"
+
+
+class Pooling(enum.StrEnum):
+    """How a sentence's vector is made of its tokens'."""
+
+    mean = "mean"
+    first = "first"
+    last = "last"
+    max = "max"
+
+
+class Precision(enum.StrEnum):
+    """What the model computes in."""
+
+    float32 = "float32"
+    float64 = "float64"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+IGNORED = {
+    Task.classify: ("part", "pooling", *WRITING),
+    Task.answer: ("against", "pooling", *WRITING),
+    Task.generate: ("context", "target", "part", "pooling"),
+    Task.similar: ("context", "target", "against", "part", "score", *WRITING),
+}
+"""Options that mean nothing for a task."""
+
+
+def text(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
+    model: Annotated[str, typer.Option(help="A model by name, or the folder it was saved to.")],
+    task: Annotated[Task | None, typer.Option(help="Default: by the model's own head.", show_default=False)] = None,
+    context: Annotated[str | None, typer.Option(help="Where the answer is, or the second text of a pair.")] = None,
+    target: Annotated[str | None, typer.Option(help="The class, or the answer. Default: what the model says.")] = None,
+    against: Annotated[str | None, typer.Option(help="Explain the difference to this class (or token).")] = None,
+    part: Annotated[PartName, typer.Option(help="Of an answer.")] = PartName.span,
+    continuation: Annotated[str | None, typer.Option(help="What follows the prompt. Default: what the model writes.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How much it may write.")] = 20,
+    span: Annotated[str | None, typer.Option(help="Explain only these words of what was written.")] = None,
+    pooling: Annotated[Pooling, typer.Option(help="For two sentences.")] = Pooling.mean,
+    score: Annotated[ScoreName | None, typer.Option(help="Default: probability.", show_default=False)] = None,
+    baseline: Annotated[Baseline, typer.Option(help="What stands for 'no word'; markers are kept.")] = Baseline.zero,
+    tol: Annotated[float, typer.Option(help="The relative error to integrate to.")] = 0.01,
+    pieces: Annotated[bool, typer.Option("--pieces", help="Show word pieces instead of words.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    colour: Annotated[bool, typer.Option("--color/--no-color", help="Colours on a terminal.")] = True,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Default: as it was saved.", show_default=False)] = None,
+) -> None:
+    """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
+    check_out(out, ENDINGS)
+    _check_given(ctx, task)
+    network, tokenizer, does = load(model, task, device=device, dtype=None if dtype is None else dtype.value)
+    _check_given(ctx, does)
+    how: dict[str, Any] = {"baseline": baseline.value, "tol": tol}
+    scale: dict[str, Any] = {} if score is None else {"score": score.value}
+    found: Found
+    with noted() as notes:
+        if does is Task.similar:
+            if len(words) != 2:
+                raise OptionError(f"got {len(words)} text(s) for --task similar; expected two sentences.")
+            found = similarity(network, tokenizer, words[0], words[1], pooling=pooling.value, **how)
+        elif does is Task.generate:
+            written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}
+            found = generated(network, tokenizer, _one(words), against=against, **written, **how, **scale)
+        elif does is Task.answer:
+            if context is None:
+                raise OptionError("got no --context; expected the text that holds the answer.")
+            found = explain(network, tokenizer, words, context=context, target=target, part=part.value, **how, **scale)
+        else:
+            found = explain(network, tokenizer, words, context=context, target=target, against=against, **how, **scale)
+    _tell(found if pieces else found.words(), out, as_json=as_json, colour=colour)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def load(name: str, task: Task | None, *, device: str | None = None, dtype: str | None = None) -> tuple[Any, Any, Task]:
+    """A model in eval mode, its tokenizer, and what it does."""
+    import torch
+
+    try:
+        hf: Any = import_module("transformers")
+    except ImportError:
+        raise MissingExtraError("transformers", "text", "explaining Hugging Face models") from None
+    hf.utils.logging.set_verbosity_error()
+    hf.utils.logging.disable_progress_bar()
+    try:
+        config = hf.AutoConfig.from_pretrained(name)
+        tokenizer = hf.AutoTokenizer.from_pretrained(name)
+        does = task or _task(getattr(config, "architectures", None) or [])
+        writes = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
+        heads = {Task.classify: "AutoModelForSequenceClassification", Task.answer: "AutoModelForQuestionAnswering"}
+        maker = getattr(hf, heads.get(does, writes if does is Task.generate else "AutoModel"))
+        network, info = maker.from_pretrained(name, output_loading_info=True)
+    except IntegrandError:
+        raise
+    except Exception as error:  # broken files raise what their readers please
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise FileError(f"--model {name!r} cannot be loaded ({said[0]}); expected the name or folder of a model.") from error
+    _check_complete(name, network, info["missing_keys"], does)
+    _check_vocabulary(name, tokenizer, config)
+    if dtype is not None:
+        network = network.to(getattr(torch, dtype))
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        network = network.to(place)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(
+            f"got --device {place!r}, which cannot be used ({error}); expected cpu, or a device there is."
+        ) from None
+    return network.eval(), tokenizer, does
+
+
+def _check_complete(name: str, network: Any, missing: Iterable[str], task: Task) -> None:
+    """Refuse a model some of whose weights were drawn at random, since the file does not have them."""
+    weights = dict(network.named_parameters(remove_duplicate=False))
+    absent = {key for key in missing if key in weights}  # buffers are made anew
+    there = {id(weight) for key, weight in weights.items() if key not in absent}
+    lost = sorted(key for key in absent if id(weights[key]) not in there)  # tied ones are there under another name
+    if task is Task.similar:
+        lost = [key for key in lost if "pooler" not in key]  # which is not used
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise ModelError(
+            f"--model {name!r} has no trained weights for --task {task.value} ({lost[0]}{more} missing in the file); "
+            "expected a model that was trained for it. Choose another --task, or another model."
+        )
+
+
+def _check_vocabulary(name: str, tokenizer: Any, config: Any) -> None:
+    """Refuse a tokenizer that was made up, since the folder has none."""
+    size = getattr(config, "vocab_size", None)
+    if isinstance(size, int) and 2 * len(tokenizer) < size:
+        raise FileError(
+            f"--model {name!r} has a tokenizer of {len(tokenizer):,} tokens for a vocabulary of {size:,}; expected the model's "
+            "own. Put its tokenizer files into the folder: tokenizer.save_pretrained(folder)."
+        )
+
+
+def _check_given(ctx: typer.Context, task: Task | None) -> None:
+    """Refuse options that would be ignored."""
+    for option in () if task is None else IGNORED[task]:
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = "--" + option.replace("_", "-")
+            fits = ", ".join(other.value for other in Task if option not in IGNORED[other])
+            raise OptionError(f"got {flag}, which means nothing for --task {task}; expected it for {fits} only. Leave it out.")
+
+
+def _task(architectures: list[str]) -> Task:
+    """What a model does, by the name of its class."""
+    name = architectures[0] if architectures else ""
+    ends = {
+        "ForSequenceClassification": Task.classify,
+        "ForQuestionAnswering": Task.answer,
+        "ForCausalLM": Task.generate,
+        "LMHeadModel": Task.generate,
+        "ForConditionalGeneration": Task.generate,
+        "Model": Task.similar,
+    }
+    for end, task in ends.items():
+        if name.endswith(end):
+            return task
+    known = ", ".join(repr(task.value) for task in Task)
+    raise OptionError(f"the model says it is {name or 'nothing'!r}, which does not tell what it does; expected --task {known}.")
+
+
+def _one(words: list[str]) -> str:
+    if len(words) != 1:
+        raise OptionError(f"got {len(words)} texts for --task generate; expected one prompt. Put it in quotes.")
+    return words[0]
+
+
+def _tell(found: Found, out: Path | None, *, as_json: bool, colour: bool) -> None:
+    if out is not None:
+        page = {"title": "Which words made it so", "command": typed()}
+        found.save(out, **(page if out.suffix.lower() == ".html" else {}))
+    lines = [found.line] if isinstance(found, Explained) else found.lines
+    if as_json:
+        typer.echo(json.dumps([line.numbers() for line in lines], allow_nan=False))
+    else:
+        more: dict[str, Any] = {} if isinstance(found, Generated) else {"detail": True}
+        typer.echo(found.terminal(colour=coloured(colour), **more), color=True)
+    if out is not None:
+        typer.echo(f"wrote {out}", err=True)

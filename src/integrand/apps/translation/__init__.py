@@ -1,0 +1,17 @@
+"""Translation (section 6.4 of the paper): an English text in, German and what each piece of it is owed to out.
+
+    translator = translation.load()
+    translator.translate("good morning ladies and gentlemen")         # 'Guten Morgen, meine Damen und Herren!'
+    alignment = translator.explain("good morning ladies and gentlemen").words()
+    print(alignment)                                                  # a row for each German word
+    alignment.save("alignment.html")
+
+The network is an LSTM encoder-decoder with attention, with weights of our own: see the model card, ``translation.md`` beside
+this file. The baseline is the paper's: zero embeddings, except for the markers at start and end. The translation so far is an
+input like the text, so that the probability of each output piece is accounted for in full.
+"""
+
+from .model import Translator, load
+from .result import Alignment
+
+__all__ = ["Alignment", "Translator", "load"]

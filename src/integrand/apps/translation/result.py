@@ -1,0 +1,152 @@
+"""What comes back for a translation: German by English, with sums, pictures and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...certificate import Certificate
+from ...files import write
+from ...render.text import alignment_grid as _grid
+from ...render.text.alignment_grid import Grid
+from ...render.text.tokens import Tokens
+from ..text.generated import Generated
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment:
+    """A translation: what each piece (or word) of the text, and of the translation so far, adds to each output.
+
+    Attributes:
+        text: what was translated.
+        translation: what came out, or was given.
+        matrix: outputs by inputs, with markers; see :class:`integrand.text.Generated`.
+    """
+
+    text: str
+    translation: str
+    matrix: Generated
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """The pieces (or words) of the text, without markers."""
+        return self.matrix.tokens[1 : self.matrix.prompt - 1]
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The pieces (or words) of the translation that later ones are given."""
+        return self.matrix.tokens[self.matrix.prompt + 1 :]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What was explained, one after the other; the end marker is the last."""
+        return tuple(name.strip() or name for name in self.matrix.outputs)
+
+    @property
+    def from_source(self) -> NDArray[np.float64]:
+        """What the text adds, (outputs, source). Markers are kept in the baseline and add exactly nothing."""
+        return self.matrix.values[:, 1 : self.matrix.prompt - 1]
+
+    @property
+    def from_prefix(self) -> NDArray[np.float64]:
+        """What the translation so far adds, (outputs, prefix); of a word, what its later pieces owe to its first too."""
+        return self.matrix.values[:, self.matrix.prompt + 1 :]
+
+    @property
+    def certificate(self) -> Certificate:
+        """One for each output: with it, row i of both matrices adds up to F(x) - F(x')."""
+        return self.matrix.certificate
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """Of each output, given those before it."""
+        return self.matrix.probabilities
+
+    @property
+    def lines(self) -> list[Tokens]:
+        """As pictures of texts take them, one for each output, with its running sum."""
+        return self.matrix.lines
+
+    def shares(self) -> NDArray[np.float64]:
+        """Of what speaks for each output in the text, the share of each piece, (outputs, source); rows add up to 1."""
+        positive = np.clip(self.from_source, 0, None)
+        total = positive.sum(1, keepdims=True)
+        out: NDArray[np.float64] = positive / np.where(total > 0, total, 1.0)
+        return out
+
+    def words(self) -> Alignment:
+        """Pieces joined to words on both sides, with sums kept: a word's score is the sum of its pieces' scores.
+
+        Its probability is the product of theirs, and its certificate that of the sum.
+        """
+        return replace(self, matrix=self.matrix.words())
+
+    @property
+    def grid(self) -> Grid:
+        """As the heatmap takes it."""
+        return self.matrix.grid("the text", "the translation so far")
+
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """A table for a terminal.
+
+        Args:
+            colour: 24-bit colours.
+            width: in letters; that of the terminal if not given. What is wider goes on below.
+        """
+        return f"{self.text} → {self.translation}\n{_grid.terminal(self.grid, colour=colour, width=width)}"
+
+    def html(self, *, title: str = "What each word of the translation is owed to", command: str | None = None) -> str:
+        """One self-contained page: the heatmap, and each output with its running sum and certificate.
+
+        Args:
+            title: the heading.
+            command: what makes the page again, to be shown in it.
+        """
+        lead = f"{self.text} → {self.translation}"
+        return _grid.page(self.grid, self.lines, title=title, lead=lead, meta=self.matrix.meta, command=command)
+
+    def show(self, *, title: str | None = None) -> Figure:
+        """The heatmap with matplotlib.
+
+        Args:
+            title: a heading; by default text and translation.
+        """
+        return _grid.figure(self.grid, title=f"{self.text} → {self.translation}" if title is None else title)
+
+    def numbers(self) -> dict[str, Any]:
+        """All of it as JSON can hold it."""
+        before = [max(reach - self.matrix.prompt - 1, 0) for reach in self.matrix.reach]
+        rows = []
+        for i, line in enumerate(self.lines):
+            told, kept = line.numbers(), ("score", "baseline_score", "sum", "certificate")
+            one = {"text": self.outputs[i], "probability": self.probabilities[i]} | {name: told[name] for name in kept}
+            one["from_text"] = _named(self.source, self.from_source[i])
+            one["from_translation"] = _named(self.prefix[: before[i]], self.from_prefix[i, : before[i]])
+            rows.append(one)
+        return {"text": self.text, "translation": self.translation, "outputs": rows, "meta": self.matrix.meta}
+
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write ``.html``, ``.json`` or a picture, by the ending of the path; options of :meth:`html` or :meth:`show`."""
+        return write(Path(path), options, picture=self.show, numbers=self.numbers, report=self.html)
+
+    def __str__(self) -> str:
+        return f"{self.terminal(colour=False)}\n{self.certificate}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _grid.fragment(self.grid)
+
+
+def _named(names: Sequence[str], values: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """A list and not a dict by name: words come more than once."""
+    return [{"text": name, "value": float(value)} for name, value in zip(names, values, strict=True)]

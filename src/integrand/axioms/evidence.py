@@ -1,0 +1,201 @@
+"""What a check works with: one attribution with the distance that its certificate allows, and what was found."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..attribution import Attribution
+from ..errors import IntegrandWarning
+from ..methods.method import Method
+from ..trees import Tensors, flat, flatten
+from .formula import FormulaNetwork
+from .formula_network import Floats, evaluate, network
+
+SIGMAS = 6.0
+"""How many standard errors a sampled value may be off before something else is blamed."""
+
+TRIFLE, NOTABLE = 1e-6, 1e-3
+"""Gaps below this share of the attributions are stabilisers and not broken axioms: on any model, and for a search, whose
+counter-examples should convince."""
+
+ROUNDING = 1e-5
+"""What rounding and stabilisers may leave inside a small network, whose values are of the order of 1, where they cancel."""
+
+
+@dataclass(frozen=True)
+class AxiomCase:
+    """One instance of an axiom among small networks.
+
+    Attributes:
+        networks: the networks, by the names that the evidence uses.
+        x: the input.
+        baseline: what it is compared with.
+        features: what the axiom speaks of: the feature that differs, those that do nothing, or the two alike.
+        weights: of the sum, for linearity.
+    """
+
+    networks: tuple[tuple[str, FormulaNetwork], ...]
+    x: tuple[float, ...]
+    baseline: tuple[float, ...]
+    features: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @property
+    def point(self) -> Tensor:
+        """The input as a batch of one, in float64."""
+        return torch.tensor([self.x], dtype=torch.float64)
+
+    @property
+    def start(self) -> Tensor:
+        """The baseline as a batch of one."""
+        return torch.tensor([self.baseline], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class ExplainedCase:
+    """One attribution of one example, flattened.
+
+    Attributes:
+        values: (features,) in float64, or (groups,).
+        slack: by how much the values may be off in all, sum|a - a*|, as the certificate says; NaN where it cannot tell.
+        magnitude: sum|a|.
+        score: F(x).
+        start: F(x').
+    """
+
+    values: Tensor
+    slack: float
+    magnitude: float
+    score: float
+    start: float
+
+    @property
+    def change(self) -> float:
+        """F(x) - F(x')."""
+        return self.score - self.start
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One case judged.
+
+    Attributes:
+        gap: by how much the axiom is missed.
+        allowed: the gap that errors and rounding can explain; NaN where nobody can tell.
+        statement: what should hold, and what does.
+        attributions: the attributions at stake, by name.
+    """
+
+    gap: float
+    allowed: float
+    statement: str
+    attributions: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the gap is more than errors and rounding."""
+        return self.gap > self.allowed
+
+    @property
+    def decided(self) -> bool:
+        """Whether the certificates can tell at all."""
+        return not math.isnan(self.allowed)
+
+
+def explain(
+    method: Method, model: Callable[..., Any], x: Tensors, baseline: Tensors, groups: Tensors | None = None
+) -> ExplainedCase:
+    """Attribute the only score of a single example, without warnings: a check looks at the certificate itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IntegrandWarning)
+        result = method(model, x, baseline, groups=groups)
+    one = result.certificate.only
+    values = flat(flatten(result.values, what="values")[1])[0].detach().double().cpu()
+    size = one.magnitude + abs(one.score) + abs(one.baseline_score)
+    slack = slack_of(result) + (rounding(result) + TRIFLE) * size
+    return ExplainedCase(values, slack, one.magnitude, one.score, one.baseline_score)
+
+
+def explain_case(method: Method, case: AxiomCase) -> dict[str, ExplainedCase]:
+    """The attribution of every network of a case, by name."""
+    found = {name: explain(method, network(net), case.point, case.start) for name, net in case.networks}
+    return {
+        name: replace(one, slack=one.slack + ROUNDING + NOTABLE * (one.magnitude + abs(one.change)))
+        for name, one in found.items()
+    }
+
+
+def slack_of(result: Attribution) -> float:
+    """How far the values of a single example may be off in all, by the method's own account."""
+    one = result.certificate.only
+    own = one.error * one.magnitude
+    if "standard_error" not in result.extras:
+        return own
+    spread = flat(flatten(result.extras["standard_error"], what="standard_error")[1])[0].double()
+    return max(own, SIGMAS * float(spread.abs().sum())) if not math.isnan(own) else SIGMAS * float(spread.abs().sum())
+
+
+def rounding(result: Attribution) -> float:
+    """The relative error that the precision of the values brings with it."""
+    dtype = flatten(result.values, what="values")[1][0].dtype
+    eps = torch.finfo(dtype).eps
+    return {torch.float64: 1e4, torch.float32: 1e3}.get(dtype, 16.0) * eps
+
+
+def allowance(*parts: ExplainedCase, weights: tuple[float, ...] = ()) -> float:
+    """The gap between weighted sums of attributions that their errors can explain."""
+    return sum(abs(w) * part.slack for w, part in zip(weights or (1.0,) * len(parts), parts, strict=True))
+
+
+def rounded(values: Tensor, digits: int = 6) -> tuple[float, ...]:
+    """Values for people."""
+    return tuple(float(f"{value:.{digits}g}") + 0.0 for value in values.tolist())
+
+
+def listed(values: tuple[float, ...], most: int = 8) -> str:
+    """Numbers in parentheses."""
+    shown = ", ".join(f"{value:.6g}" for value in values[:most])
+    return f"({shown}{', ...' if len(values) > most else ''})"
+
+
+def smooth(case: AxiomCase, method: Method) -> bool:
+    """Whether the gradient exists at the input, and almost everywhere on the line or route to it."""
+    points = _points(case, method)
+    return not any(_kinked(net, points) for _, net in case.networks)
+
+
+def _points(case: AxiomCase, method: Method) -> Floats:
+    """The input, the straight line, and the method's own route where it has one."""
+    x, start = np.array(case.x), np.array(case.baseline)
+    points = [x[None], start + np.array(TIMES)[:, None] * (x - start)]
+    route = getattr(method, "route", None)
+    if callable(route):
+        t, rows = torch.tensor(TIMES, dtype=torch.float64), torch.zeros(len(TIMES), dtype=torch.long)
+        pieces = route(case.start, case.point).pieces(batched=True)
+        points += [piece.points_at(t, rows)[0].numpy() for piece in pieces]
+    return np.concatenate(points)
+
+
+def _kinked(net: FormulaNetwork, points: Floats) -> bool:
+    """Whether a unit's argument is zero at a point and does not stay zero around it."""
+    steps = np.random.default_rng(0).standard_normal((3, points.shape[1])) * NEAR
+    here = np.abs(evaluate(net, points)[1]) < ZERO
+    if not here.any():
+        return False
+    around = np.concatenate([steps, -steps])
+    moved = [np.abs(evaluate(net, points + step)[1]) > MOVED for step in around]
+    return bool((here & np.any(moved, axis=0)).any())
+
+
+TIMES = (0.1372549, 0.3819660, 0.6180340, 0.8914027)
+"""Times at which a path with plain corners crosses no kink, unless it runs along one."""
+
+NEAR, ZERO, MOVED = 1e-4, 1e-9, 1e-8

@@ -1,0 +1,311 @@
+"""Building the explained function: look at the input, run the model once, settle batch and target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError, warn
+from ..functions.call import ModelCall, RunsRows
+from ..functions.inputs import check_tensors
+from ..functions.layer import Layers, LayerSide, capture, find_modules
+from ..functions.target import Scorer, Target, main_tensor, make_scorer
+from ..memory import in_parts, joined
+from ..trees import Leaves, Tensors, Tree, flatten
+
+
+@dataclass(frozen=True)
+class TorchFunction:
+    """A score per row of the explained tensors, and its gradient.
+
+    Attributes:
+        run: from explained rows to the model's raw outputs.
+        scorer: from raw outputs to scores.
+        inputs: the explained tensors at the input, (examples, ...) each.
+        tree: their structure.
+        batched: whether the user's tensors have a batch dimension.
+        at_input: the scores at the input.
+        scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
+        call: the model's own call.
+        layered: whether a layer is explained.
+    """
+
+    run: RunsRows
+    scorer: Scorer
+    inputs: Leaves
+    tree: Tree
+    batched: bool
+    at_input: Tensor
+    scale: NDArray[np.float64]
+    call: ModelCall
+    layered: bool = False
+
+    @property
+    def examples(self) -> int:
+        """How many examples are explained."""
+        return self.inputs[0].shape[0]
+
+    def scores(self, leaves: Leaves, rows: Tensor) -> Tensor:
+        """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
+        return self.scorer(self.run(leaves, rows), rows)
+
+    def again(self, leaves: Leaves | None = None) -> NDArray[np.float64]:
+        """The scores at the input once more, or at points near it, as in the user's own batch, (examples,)."""
+        points = self.inputs if leaves is None else leaves
+
+        def run(rows: Tensor) -> Tensor:
+            return self.scores(tuple(leaf.index_select(0, rows) for leaf in points), rows)
+
+        with torch.no_grad():
+            return torch.cat(in_parts(run, self.examples, points[0].device)).double().cpu().numpy()
+
+    def rounding(self) -> NDArray[np.float64]:
+        """By how much the scores change when x moves by one rounding, (examples,).
+
+        Where large terms cancel, that is far more than a rounding of the score; and other rows in a batch may change the
+        score by as much, since sums are then taken in another order.
+        """
+        generator = torch.Generator().manual_seed(0)
+
+        def moved(leaf: Tensor) -> Tensor:
+            sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf) * 2 - 1
+            return leaf + sign * torch.finfo(leaf.dtype).eps * (float(leaf.abs().max()) or 1.0)
+
+        here = self.again()
+        changes = [np.abs(self.again(tuple(map(moved, self.inputs))) - here) for _ in range(4)]
+        return np.asarray(np.max(changes, axis=0))
+
+    def value_and_grad(
+        self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False, scale: float = 1.0
+    ) -> tuple[Tensor, Leaves]:
+        """Scores and their gradients at points; gradients are taken of so many times the scores, and divided by it again."""
+        with explained():
+            points, outputs = self._followed(leaves, rows)
+            scores = self._scored(outputs, rows)
+            total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
+            found = filled(torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True), points)
+        if scale != 1.0:
+            found = tuple(gradient / scale for gradient in found)
+        return (scores if create_graph else scores.detach()), found
+
+    def value_and_grads(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
+        """Scores and gradients of several targets from one forward pass, with a way back for each.
+
+        Args:
+            leaves: the points, (N, ...) each.
+            rows: an example that each of them is on the path of, (N,).
+            asked: whose targets are asked for, (targets, N): examples that differ from ``rows`` in nothing else; -1 for none.
+
+        Returns:
+            For each target the scores, (N,), and their gradients; without meaning where none was asked for.
+        """
+        out = []
+        with explained():
+            points, outputs = self._followed(leaves, rows)
+            for number, examples in enumerate(asked, 1):
+                scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
+                # Rows with fewer targets than others are not differentiated again.
+                seeds = (examples >= 0).to(scores.device, scores.dtype)
+                gradients = torch.autograd.grad(scores, points, seeds, retain_graph=number < len(asked), allow_unused=True)
+                out.append((scores.detach(), filled(gradients, points)))
+        return out
+
+    def _followed(self, leaves: Leaves, rows: Tensor) -> tuple[Leaves, list[Any]]:
+        """Points that autograd follows, and what the model makes of them."""
+        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
+        return points, self.run(points, rows)
+
+    def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
+        scores = self.scorer(outputs, rows)
+        if not scores.requires_grad:
+            raise GradientError(no_gradient(outputs[0]))
+        return scores
+
+
+def build(
+    model: Callable[..., Any],
+    x: Tensors,
+    *,
+    target: Target = None,
+    score: str = "logit",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    layer: Layers | None = None,
+    layer_side: LayerSide = "output",
+    batched: bool | None = None,
+    what: str = "x",
+) -> TorchFunction:
+    """Run the model once at the input and settle everything that stays fixed along the path; ``what`` names x in messages."""
+    tree, leaves = flatten(x, what=what)
+    if layer_side not in ("output", "input"):
+        raise OptionError(f"got layer_side={layer_side!r}; expected 'output' (what the layer gives) or 'input' (what it gets).")
+    check_tensors(tree, leaves, what="x", integers=layer is not None)
+    leaves, others, named = pytree.tree_map_only(Tensor, _ordinary, (leaves, tuple(args), dict(kwargs or {})))
+    leaves = tuple(leaf.detach() for leaf in leaves)
+    probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, batched)
+    batched = probe.batched
+    examples = leaves[0].shape[0] if batched else 1
+    rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
+    call = ModelCall(model, tree, examples, batched, others, named, copies=probe.writes)
+    if probe.writes:
+        warn(
+            "the model writes into its input in place; a copy is explained and x is left as it was. Expected a model that "
+            "leaves its input alone: replace x.add_(...) and the like by x = x + ...",
+            InPlaceWarning,
+        )
+    if layer is None:
+        scorer = make_scorer(target, score, [probe.output], examples, batched=batched)
+        at_input, scale = _score_at(scorer, [probe.output], examples)
+        return TorchFunction(call, scorer, rows_of, tree, batched, at_input, scale, call)
+    inner, values, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
+    scorer = make_scorer(target, score, outputs, examples, batched=batched)
+    kind = Tree("tensor") if len(values) == 1 else Tree("tuple", (), len(values))
+    at_input, scale = _score_at(scorer, outputs, examples)
+    return TorchFunction(inner, scorer, values, kind, batched, at_input, scale, call, layered=True)
+
+
+def _ordinary(tensor: Tensor) -> Tensor:
+    """Tensors made in inference mode cannot be saved for a backward pass; copies made outside can."""
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
+def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, NDArray[np.float64]]:
+    """The scores at the input, and how large the numbers are that they are made of."""
+    every = torch.arange(examples)
+    scores = scorer(outputs, every).detach()
+    size = scores.abs()
+    if scorer.score == "logit" and scorer.function is None:
+        tensor = main_tensor(scorer.seen(outputs, every)[0]).detach()
+        rows = tensor.reshape(examples, -1).abs()
+        # Other outputs may be -inf on purpose: classes that are masked out.
+        size = torch.maximum(size, torch.where(rows.isfinite(), rows, 0).amax(1))
+    found, sizes = torch.stack([scores.double(), size.double()]).cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise NonFiniteError(
+            f"the score is {found[bad[0]]} at the input (example {bad[0]}); expected a finite number. "
+            "Look for overflow, log of 0 or division by 0 in the model; a log-probability may need score='probability'."
+        )
+    return scores, sizes
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """What one run at the input shows: the raw output, whether x has a batch dimension, whether the model writes to x."""
+
+    output: Any
+    batched: bool
+    writes: bool
+
+
+def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None) -> _Probe:
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
+    alike = None not in lengths and len(lengths) == 1
+    if batched and not alike:
+        raise InputError(_different_lengths(leaves))
+    split = replace(call, examples=leaves[0].shape[0] if alike and batched is not False else 1)
+
+    def run(rows: Tensor) -> tuple[int, Any, bool]:
+        if len(rows) == split.examples:
+            return len(rows), *_watched(lambda own: call.run(own, call.args, call.kwargs), leaves)
+        part = tuple(leaf.index_select(0, rows) for leaf in leaves)
+        return len(rows), *_watched(lambda own: split(own, rows)[0], part)
+
+    found = in_parts(run, split.examples, leaves[0].device)
+    output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
+    if batched is None:
+        batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
+        if batched and not alike:
+            raise InputError(_different_lengths(leaves))
+    return _Probe(output, batched, any(writes for _, _, writes in found))
+
+
+def _watched(run: Callable[[Leaves], Any], leaves: Leaves) -> tuple[Any, bool]:
+    """The output for a copy of x, and whether the model wrote to it."""
+    own = tuple(leaf.detach().clone() for leaf in leaves)
+    before = [leaf._version for leaf in own]
+    with torch.no_grad():
+        raw = run(own)
+    writes = [leaf._version for leaf in own] != before
+    # Writing through .data or numpy does not count as a version.
+    return raw, writes or any(not torch.equal(a, b) for a, b in zip(own, leaves, strict=True))
+
+
+def _different_lengths(leaves: Leaves) -> str:
+    return (
+        f"the tensors of x have shapes {[tuple(leaf.shape) for leaf in leaves]}; expected the same number of examples in the "
+        "first dimension of each. Pass what has no batch dimension through args= or kwargs=; if x is one example, pass "
+        "batched=False."
+    )
+
+
+def _has_batch(call: ModelCall, raw: Any, leaves: Leaves, target: Target, *, alike: bool) -> bool:
+    """Whether the first dimension of x counts examples, by what came out."""
+
+    def picked(raw: Any) -> Any:
+        return target(raw) if callable(target) and not isinstance(target, Tensor) else main_tensor(raw)
+
+    tensor = picked(raw)
+    if not isinstance(tensor, Tensor):
+        return True  # refused later, with a message
+    if tensor.ndim == 0 or any(leaf.ndim == 0 for leaf in leaves):
+        return False
+    if leaves[0].ndim > 1 or tensor.ndim > 1:
+        return True
+    if tensor.shape[0] != leaves[0].shape[0] or not alike:
+        return False  # a vector in and a vector of another length out: one example with several outputs
+    # As many numbers out as in: one per example, or one example with as many outputs. A row more tells.
+    rows = torch.arange(tensor.shape[0] + 1, device=leaves[0].device) % tensor.shape[0]
+    points = tuple(leaf.index_select(0, rows) for leaf in leaves)
+    try:
+        with torch.no_grad():
+            more = picked(replace(call, examples=tensor.shape[0])(points, rows)[0])
+    except Exception:
+        return False
+    return bool(more.shape == rows.shape and torch.allclose(more[:-1], tensor, equal_nan=True))
+
+
+def filled(gradients: Sequence[Tensor | None], points: Leaves) -> Leaves:
+    """Zeros for what the score does not depend on."""
+    return tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients, points, strict=True))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Autograd's errors about values that were overwritten, in words that say what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(words in str(error) for words in _IN_PLACE):
+            raise GradientError(_overwritten(error)) from error
+        raise
+
+
+_IN_PLACE = ("modified by an inplace operation", "used in an in-place operation", "being modified inplace")
+"""How autograd says that something was overwritten."""
+
+
+def no_gradient(raw: Any) -> str:
+    """The message for a score that does not depend on what is explained, by the model's raw output."""
+    inference = any(isinstance(part, Tensor) and part.is_inference() for part in pytree.tree_leaves(raw))
+    cause = "it was computed in inference mode" if inference else "something cuts the graph"
+    return (
+        f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
+        "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), numpy, argmax, round or an integer cast in the "
+        "model, or a target that does not use x."
+    )
+
+
+def _overwritten(error: RuntimeError) -> str:
+    return (
+        "the model writes in place to a value that its own gradient needs, so it cannot be differentiated. Expected y = y * 2 "
+        f"instead of y *= 2, y.mul_(2) or inplace=True; torch.autograd.set_detect_anomaly(True) finds the line. ({error})"
+    )

@@ -1,0 +1,176 @@
+"""What a baseline says of its own: class probabilities at points, and the two limits that they are judged by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..backends.torch_function import TorchFunction
+from ..certificate import Certificate, ExampleCertificate
+from ..errors import BaselineWarning, OutputError, warn
+from ..functions.target import main_tensor
+from ..trees import Leaves
+
+NEAR, HIGH = 0.1, 0.5
+"""Head starts: up to the first the score of a baseline is near zero, above the second it is high."""
+
+OWN = 0.5
+"""How far its top class may be on the way from chance to certainty before a baseline carries a signal of its own."""
+
+FLOOR = 0.5
+"""Where x itself is hardly above chance, its baseline is judged as if x were this far on the way from chance to certainty."""
+
+
+def head_start(base: float, here: float, chance: float) -> float:
+    """How much of the rise of a probability above chance is there already at the baseline, from 0 on.
+
+    >>> head_start(0.5, 0.9, chance=0.5), round(head_start(0.7, 0.9, chance=0.5), 9)
+    (0.0, 0.5)
+
+    Args:
+        base: the probability of the explained class at the baseline.
+        here: the same at the input.
+        chance: what a model gives that knows nothing, 1 / classes.
+    """
+    return max(base - chance, 0.0) / max(here - chance, FLOOR * (1 - chance))
+
+
+def own_signal(confidence: float, chance: float) -> float:
+    """How far a confidence is on the way from chance (0) to certainty (1).
+
+    >>> own_signal(0.5, 0.5), own_signal(1.0, 0.001)
+    (0.0, 1.0)
+    """
+    return max(confidence - chance, 0.0) / (1 - chance)
+
+
+def class_probabilities(function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[NDArray[np.float64], int | None] | None:
+    """Probabilities of the classes at points, (N, classes), and which class is explained (None for a target function).
+
+    Outputs pass through softmax over their classes, unless they are probabilities already; a single output through sigmoid,
+    as two classes of which the second is explained. None where the output has no classes: a single output that is explained
+    as it is, or the user's own function of something else than rows of classes.
+    """
+    scorer = function.scorer
+    with torch.no_grad():
+        outputs = scorer.seen(function.run(leaves, rows), rows)
+    try:
+        tensor = main_tensor(outputs[0]) if scorer.batched else torch.stack([main_tensor(raw) for raw in outputs])
+    except OutputError:
+        return None  # what a target function picks its score from need not be classes
+    tensor = tensor.detach().double().cpu()
+    if tensor.ndim == 0 or tensor.shape[0] != len(rows):
+        return None
+    if tensor[0].numel() == 1:
+        if scorer.score == "logit":
+            return None
+        p = tensor.reshape(-1).sigmoid().numpy()
+        return np.stack([1 - p, p], 1), 1
+    picked, explained = _class_rows(tensor, [int(column[int(rows[0])]) for column in scorer.index])
+    if picked is None:
+        return None
+    given = scorer.score == "logit" and bool((picked >= 0).all()) and bool(((picked.sum(1) - 1).abs() < 1e-3).all())
+    return (picked if given else picked.softmax(1)).numpy(), explained
+
+
+def _class_rows(tensor: Tensor, index: Sequence[int]) -> tuple[Tensor | None, int | None]:
+    """(N, classes) at the explained position of an output, and the explained class."""
+    if tensor.ndim == 2:
+        return tensor, index[0] if index else None
+    if not index:
+        return None, None
+    if tensor.ndim == 3:  # as in the scores: (rows, positions, classes), but (rows, classes, H, W)
+        return tensor[:, index[0]], index[1]
+    place = int(np.ravel_multi_index(tuple(index[1:]), tuple(tensor.shape[2:])))
+    return tensor.flatten(2)[:, :, place], index[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What the classes are at a baseline, as means over its draws.
+
+    Attributes:
+        probability: of the explained class; NaN where that is not known.
+        top: the class that most draws put first.
+        confidence: the probability of the top class of each draw.
+        entropy: of the classes, as a share of the largest possible: 1 where all are alike, 0 where one is certain.
+        classes: how many there are.
+    """
+
+    probability: float
+    top: int
+    confidence: float
+    entropy: float
+    classes: int
+
+    @property
+    def chance(self) -> float:
+        """What every class gets from a model that knows nothing."""
+        return 1 / self.classes
+
+
+def signal_of(points: Sequence[tuple[NDArray[np.float64], int | None] | None], *, side: int | None = None) -> Signal | None:
+    """The signal over draws; ``side`` is the explained class where the function itself cannot say."""
+    if any(point is None for point in points):
+        return None
+    rows = np.concatenate([point[0] for point in points if point is not None])
+    first = points[0]
+    explained = side if side is not None else first[1] if first is not None else None
+    logs = np.log(np.where(rows > 0, rows, 1.0))
+    entropy = float((-(rows * logs).sum(1)).mean() / math.log(rows.shape[1]))
+    tops = np.bincount(rows.argmax(1), minlength=rows.shape[1])
+    probability = math.nan if explained is None else float(rows[:, explained].mean())
+    return Signal(probability, int(tops.argmax()), float(rows.max(1).mean()), entropy, rows.shape[1])
+
+
+def warn_if_high(certificate: Certificate, function: TorchFunction) -> None:
+    """Warn where a baseline has the explained class already, by the scores in the certificate.
+
+    Only probabilities have a scale that is known: more than half of the rise above chance, and clearly above chance.
+    """
+    scorer = function.scorer
+    if scorer.score == "logit" or scorer.function is not None:
+        return
+    ends = [_probabilities(one, single=not scorer.index, log=scorer.score == "log-probability") for one in certificate]
+    moved = [one.magnitude > 0 for one in certificate]  # an input that equals its baseline is warned of already
+    # What is not high beside a chance of zero is not high beside any other: most runs end here, at no cost.
+    suspects = [i for i, (here, base) in enumerate(ends) if moved[i] and head_start(base, here, 0.0) > HIGH]
+    if not suspects:
+        return
+    chance = 1 / _classes(function)
+    high = [i for i in suspects if head_start(ends[i][1], ends[i][0], chance) > HIGH]
+    if high:
+        here, base = ends[high[0]]
+        warn(
+            f"the baseline has the explained class already for {len(high)} of {len(ends)} example(s): its probability is "
+            f"{base:.2g} at the baseline of example {high[0]} and {here:.2g} at the input; expected a baseline near chance "
+            f"({chance:.2g}), since attributions explain the difference only. Compare baselines with "
+            "integrand.baselines.diagnose(model, x), or average several.",
+            BaselineWarning,
+        )
+
+
+def _probabilities(one: ExampleCertificate, *, single: bool, log: bool) -> tuple[float, float]:
+    """The explained probability at the input and, on average, at the baselines."""
+    starts = [curve.start_score for curve in one.curves] or [one.baseline_score]
+    here, bases = one.score, np.array(starts)
+    if log:
+        here, bases = math.exp(here), np.exp(bases)
+    base = float(bases.mean())
+    # A single output stands for two classes, and the one that x belongs to is what is explained.
+    return (1 - here, 1 - base) if single and here < 0.5 else (here, base)
+
+
+def _classes(function: TorchFunction) -> int:
+    """How many classes there are, by the output for one row."""
+    if not function.scorer.index:
+        return 2
+    rows = torch.zeros(1, dtype=torch.long, device=function.inputs[0].device)
+    found = class_probabilities(function, tuple(leaf[:1] for leaf in function.inputs), rows)
+    return 2 if found is None else found[0].shape[1]

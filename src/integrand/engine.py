@@ -1,0 +1,278 @@
+"""The front door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .attribution import Attribution, columns_of
+from .backends.precision import Precision
+from .backends.torch_function import TorchFunction
+from .certificate import Certificate, Promise, promised
+from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning, warn
+from .evaluation.chunks import Chunks
+from .evaluation.evaluator import LAST, Evaluator
+from .evaluation.precision_choice import choose_precision
+from .evaluation.progress import ProgressOption, Reporter
+from .evaluation.workers import devices_of, sharing, workers_per_device
+from .functions.model_notes import known_of
+from .integration.adaptive import integrate_to_tolerance
+from .integration.fixed import integrate_fixed
+from .integration.outcome import Outcome
+from .paths.base import Path, Piece
+from .paths.guided import STEERED_BREAK
+from .paths.steering import Steered
+from .quadrature.fixed_rules import RULES, Rule
+from .trees import Leaves, Tensors, flat, matched, unflat
+
+
+def promises_of(path: Path | Steered) -> tuple[Promise, ...]:
+    """What a path keeps: what it says itself, or else what all of its kind keep."""
+    said: tuple[Promise, ...] | None = getattr(path, "promises", None)
+    return promised(**PATHS_BREAK if isinstance(path, Path) else STEERED_BREAK) if said is None else said
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Everything that says how to integrate, checked."""
+
+    tol: float
+    rule: Rule | None
+    max_evaluations: int
+    memory: int | None
+    chunk: int | None
+    progress: ProgressOption
+    create_graph: bool
+    precision: Precision = "auto"
+    devices: tuple[torch.device, ...] = ()
+
+    @staticmethod
+    def make(
+        tol: float,
+        steps: int | None,
+        rule: str | Rule | None,
+        max_evaluations: int,
+        memory: int | None,
+        chunk: int | None,
+        draws: int,
+        progress: ProgressOption,
+        create_graph: bool,
+        precision: Precision = "auto",
+        devices: Sequence[str | torch.device] | None = None,
+    ) -> EngineOptions:
+        """Check the numbers and build the rule."""
+        if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not math.isfinite(tol) or tol <= 0:
+            raise OptionError(f"got tol={tol!r}; expected a positive number, the relative error to reach, such as 0.01 for 1%.")
+        counts = {"steps": steps, "max_evaluations": max_evaluations, "memory": memory, "chunk": chunk, "draws": draws}
+        for name, value in counts.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+                raise OptionError(f"got {name}={value!r}; expected a whole number from 1 on.")
+        if steps is None and max_evaluations < 17:
+            raise OptionError(
+                f"got max_evaluations={max_evaluations}; expected at least 17 to integrate to a tolerance, or use steps=."
+            )
+        if create_graph and precision not in ("auto", "float32"):
+            raise OptionError(
+                f"got precision={precision!r} with create_graph=True; expected float32 for values to differentiate."
+            )
+        built, workers = _rule_of(rule, steps), devices_of(devices)
+        return EngineOptions(tol, built, max_evaluations, memory, chunk, progress, create_graph, precision, workers)
+
+
+def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
+    if isinstance(rule, Rule):
+        if steps is not None and steps != len(rule):
+            raise OptionError(f"got steps={steps} and a rule with {len(rule)} nodes; leave steps out.")
+        return rule
+    if rule is not None and rule not in RULES:
+        raise OptionError(f"got rule={rule!r}; expected one of {', '.join(map(repr, RULES))}, or a Rule.")
+    if rule is not None and steps is None:
+        raise OptionError(f"got rule={rule!r} without steps=; a fixed rule needs its number of steps, for example steps=50.")
+    return None if steps is None else RULES[rule or "gauss-legendre"](int(steps))
+
+
+PATHS_BREAK = {"symmetry": "only the straight line treats all features alike"}
+
+
+def attribute(
+    function: TorchFunction,
+    pieces: Sequence[Piece],
+    options: EngineOptions,
+    mask: Tensors | None,
+    groups: Tensors | None,
+    meta: dict[str, str],
+    promises: tuple[Promise, ...] = (),
+) -> Attribution:
+    """Integrate, and dress the outcome."""
+    if mask is not None and groups is not None:
+        raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
+    reporter = Reporter(options.progress)
+    chunks = _chunks_for(function, options)
+    columns, count = None, 0
+    if groups is not None:
+        columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
+    evaluator = Evaluator(function, pieces, chunks, reporter, columns)
+    workers = ExitStack()
+    try:
+        workers.enter_context(sharing(evaluator, options.devices))
+        if options.rule is not None:
+            choose_precision(evaluator, "float32" if options.precision == "auto" else options.precision, options.tol)
+            outcome = integrate_fixed(evaluator, options.rule, options.tol)
+        else:
+            outcome = integrate_to_tolerance(
+                evaluator,
+                options.tol,
+                max_evaluations=options.max_evaluations,
+                memory=options.memory,
+                handover=not options.create_graph,
+                precision="float32" if options.create_graph else options.precision,
+            )
+        values = outcome.values
+        if options.create_graph:
+            values = _differentiable(evaluator, outcome)
+    finally:
+        workers.close()
+        reporter.close()
+        found = {"bytes": chunks.each, "tuning": chunks.tuning if options.memory is None else None}
+        known_of(function).update({name: value for name, value in found.items() if value})
+    certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
+    if options.create_graph:  # the pass with the graph counts too
+        spent = evaluator.gradients.tolist()
+        certificate = replace(
+            certificate, examples=tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate))
+        )
+    warn_if_missed(certificate)
+    meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
+    if options.devices:
+        meta["devices"] = ", ".join(map(str, options.devices))
+    if columns is not None:
+        # The column after the groups holds what belongs to none of them: the certificate accounts for all features.
+        if not values.detach().any():
+            warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces)
+        # Half precision is for the features; their sums need not be rounded to it.
+        sums = values[:, :count].to(torch.promote_types(function.inputs[0].dtype, torch.float32))
+        shown_sums = sums if function.batched else sums[0]
+        return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
+    shapes = [leaf.shape[1:] for leaf in function.inputs]
+    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
+    warn_if_zero(leaves, function, pieces)
+    shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
+    if mask is not None:
+        shown = _masked(shown, mask, function)
+    return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
+
+
+def _chunks_for(function: TorchFunction, options: EngineOptions) -> Chunks:
+    """How many rows at a time, by what is known of the model and by what the user says."""
+    notes = known_of(function)
+    chunks = Chunks.start(
+        function.inputs[0].device,
+        rows=options.chunk,
+        memory=options.memory,
+        row_bytes=sum(leaf[0].nbytes for leaf in function.inputs),
+        each=notes.get("bytes", 0),
+        crowd=workers_per_device(options.devices),
+        layouts=any(leaf.ndim in LAST for leaf in function.inputs),
+    )
+    if notes.get("tuning") is not None and options.chunk is None:
+        chunks.resume(notes["tuning"])
+    return chunks
+
+
+def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
+    """The same weighted sum once more, with its graph."""
+    examples = evaluator.function.examples
+    key = np.stack([outcome.nodes.pieces, outcome.nodes.rows, outcome.nodes.t], 1)
+    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    weights = np.bincount(inverse.ravel(), outcome.weights, len(first))
+    nodes = outcome.nodes[first]
+    used = weights != 0
+    nodes, weights = nodes[np.flatnonzero(used)], weights[used]
+    total = torch.zeros(examples, evaluator.features, dtype=torch.float64, device=evaluator.device)
+    for index, terms in evaluator.differentiable_at(nodes):
+        factor = torch.as_tensor(weights[index], device=evaluator.device)[:, None]
+        total = total.index_add(0, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
+    return total
+
+
+def _masked(leaves: Leaves, mask: Tensors, function: TorchFunction) -> Leaves:
+    masks = matched(mask, function.tree, what="mask")
+    out = []
+    for leaf, part in zip(leaves, masks, strict=True):
+        shape = leaf.shape[1:] if function.batched else leaf.shape
+        try:
+            wide = part.to(leaf.device, torch.bool).expand(shape)
+        except RuntimeError:
+            raise InputError(
+                f"mask has shape {tuple(part.shape)}; expected {tuple(shape)}, the shape of one example, "
+                "or one that broadcasts to it."
+            ) from None
+        out.append(torch.where(wide, leaf, torch.zeros_like(leaf)))
+    return tuple(out)
+
+
+def warn_if_same(starts: Sequence[Leaves], function: TorchFunction) -> None:
+    """Warn where the input equals every baseline."""
+    same = torch.ones(function.examples, dtype=torch.bool)
+    for start in starts:
+        for a, b in zip(start, function.inputs, strict=True):
+            same &= flat([a == b]).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
+    if same.any():
+        which = same.nonzero().flatten().tolist()
+        warn(
+            f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a "
+            "baseline that differs from the input; choose another one.",
+            ZeroAttributionWarning,
+        )
+
+
+def warn_if_zero(leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece] = ()) -> None:
+    """Warn where every attribution to a tensor is zero though it moves along the path."""
+    what, use = "x", "this input (an integer cast or a threshold hides it)"
+    if function.layered:
+        what, use = "the layer's value", "this value (of values that are computed from each other only the last counts)"
+    for i, (name, leaf, value) in enumerate(zip(function.tree.names, leaves, function.inputs, strict=True)):
+        if leaf.detach().any():
+            continue
+        if not _stands_still(pieces, function, i) if pieces else bool(value.any()):
+            warn(
+                f"every attribution to {what}{name} is exactly zero: the score does not depend on it along the path from "
+                f"baseline to input. Check the target, and that the model uses {use}.",
+                ZeroAttributionWarning,
+            )
+
+
+def _stands_still(pieces: Sequence[Piece], function: TorchFunction, i: int) -> bool:
+    """Whether the baseline has the same i-th tensor as the input: its attributions are zero by the user's own choice."""
+    rows = torch.arange(function.examples, device=function.inputs[i].device)
+    return all(
+        piece.straight and not piece.at(torch.zeros(len(rows), device=rows.device), rows)[1][i].any() for piece in pieces
+    )
+
+
+def warn_if_missed(certificate: Certificate) -> None:
+    """Warn where a certificate says that its tolerance was not met."""
+    missed = [i for i, example in enumerate(certificate) if not example.converged]
+    if missed:
+        warn(
+            f"the tolerance was not met for {len(missed)} of {len(certificate)} example(s); example {missed[0]}: "
+            f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.",
+            ConvergenceWarning,
+        )
+
+
+@cache
+def version_of() -> str:
+    """The installed version of this package."""
+    try:
+        return version("integrand")
+    except PackageNotFoundError:
+        return "unknown"

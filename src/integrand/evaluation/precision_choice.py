@@ -1,0 +1,226 @@
+"""What running a model in a lower precision does to its attributions, as measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..arrays import Floats, Ints
+from ..backends.precision import COARSE, Precision, PrecisionMode, PrecisionShift
+from ..errors import OptionError
+from ..functions.model_notes import known_of
+from ..trees import Leaves, flat
+from .evaluator import Evaluator
+from .nodes import Nodes
+
+TRIED = ("float16", "tf32")
+"""The faster one first; where its range is too small, the other has that of float32."""
+
+SAFETY, UNSURE = 1.5, 2.0
+"""Differences at nodes that were not checked may vary by more than at those that were; the more so where these are few."""
+
+SHARE = 0.4
+"""Of the tolerance: what a lower precision may take up to be chosen without being asked for."""
+
+FEW_LINES = 4
+"""Fewer lines than these are checked at two nodes in any case; and they have room for one more in the same pass, F(x')."""
+
+HOPELESS = 10.0
+"""Over what may be moved: what two nodes would not mend either."""
+
+ONE, TWO = (0.5,), (0.25, 0.75)
+"""Where a path is checked."""
+
+WORTH = 2 << 30
+"""Bytes of activations of a first wave, from which on arithmetic outweighs the check on a GPU."""
+
+LARGEST = 16.0
+"""What the largest gradient is scaled to in float16, whose smallest numbers are not small."""
+
+
+def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
+    """Choose how the evaluator runs the model, and note what that moves.
+
+    Args:
+        evaluator: of whose examples a few nodes are evaluated in both precisions.
+        wanted: what the user asked for.
+        tol: the tolerance, which must leave room for it unless it was asked for.
+    """
+    if wanted not in get_args(Precision):
+        raise OptionError(f"got precision={wanted!r}; expected one of {', '.join(map(repr, get_args(Precision)))}.")
+    if wanted == "float32" or (wanted == "auto" and not _worth_trying(evaluator, tol)):
+        return
+    asked = wanted != "auto"
+    if asked:
+        _check_possible(evaluator, wanted)
+    notes = known_of(evaluator.function)
+    few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
+    for name in (wanted,) if asked else _in_order(notes, tol):
+        for times in (TWO,) if asked or few or notes.get(("uncorrected", name), 0.0) > room else (ONE, TWO):
+            found = _compared(evaluator, name, times, start=few and not asked)
+            shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
+            if asked or shifts.max() <= room:
+                evaluator.runner.take(found.way)
+                nothing, every = np.zeros_like(shifts), np.ones(len(shifts), bool)
+                evaluator.lowered = PrecisionShift(shifts, found.sizes, found.mean, found.starts, COARSE[name], nothing, every)
+                notes["way"] = name
+                return
+            notes["uncorrected" if times is ONE else "moved", name] = float(shifts.max())
+            if shifts.max() > HOPELESS * room:
+                notes["moved", name] = float(shifts.max())
+                break
+
+
+def note_failure(evaluator: Evaluator, tol: float) -> None:
+    """Remember that the precision in use did not do after all: it is not tried again at this tolerance."""
+    known_of(evaluator.function)["moved", evaluator.runner.way.name] = 2 * tol
+
+
+def choose_precision_again(evaluator: Evaluator, tol: float) -> None:
+    """Measure once more what the precision in use moves: it was measured with recordings that turned out to be outdated."""
+    name = evaluator.runner.way.name
+    if evaluator.runner.low:
+        evaluator.runner.take(PrecisionMode())
+        choose_precision(evaluator, cast(Precision, name), tol)
+
+
+def _in_order(notes: dict[Any, Any], tol: float) -> list[str]:
+    """What to try, unless it is known to move too much: first what was taken the last time."""
+    return sorted((n for n in TRIED if notes.get(("moved", n), 0.0) <= tol), key=lambda name: name != notes.get("way"))
+
+
+def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
+    """Whether less than float32 may save time: on a GPU, with enough to do, and unless it is known to move too much."""
+    if evaluator.device.type != "cuda" or not evaluator.plain() or evaluator.dtype != torch.float32:
+        return False
+    notes, lines = known_of(evaluator.function), evaluator.function.examples * len(evaluator.pieces)
+    if not _in_order(notes, tol):
+        return False
+    each = notes.get("bytes")  # of a row; known from the second call on
+    return lines >= 2 * FEW_LINES if each is None else bool(17 * lines * each >= WORTH)
+
+
+def _check_possible(evaluator: Evaluator, name: str) -> None:
+    if name == "tf32" and evaluator.device.type != "cuda":
+        raise OptionError(f"got precision='tf32' on a {evaluator.device.type}; expected a CUDA GPU. Leave precision out.")
+    dtypes = {leaf.dtype for leaf in evaluator.function.inputs}
+    if dtypes != {torch.float32} or evaluator.precision != "float32":
+        raise OptionError(
+            f"got precision={name!r} for a model that runs in {evaluator.precision}; expected float32 to start from. Leave "
+            "precision out, or pass model and x in float32."
+        )
+
+
+@dataclass(frozen=True)
+class _PrecisionDifference:
+    """Float32 minus a lower precision, in gradient times velocity.
+
+    Attributes:
+        way: the lower precision.
+        mean: over the nodes of each path, summed over its pieces with their weights, (examples, features); None where there
+            is one node only.
+        sizes: of the gradients in float32, the mean over nodes, likewise, (examples,).
+        varies: how far single nodes are from it (from nothing if None), over the size of the gradients, (examples,).
+        starts: F(x') in float32, (examples,), where that came with it.
+    """
+
+    way: PrecisionMode
+    mean: Tensor | None
+    sizes: Floats
+    varies: Floats
+    starts: Floats | None
+
+
+def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: bool) -> _PrecisionDifference:
+    """Evaluate nodes of every line in float32 and in a lower precision; all nodes of a line at a time.
+
+    Args:
+        evaluator: of whose examples.
+        name: the lower precision.
+        at: where on each line.
+        start: whether to find F(x') too, if the path is of one piece.
+    """
+    examples, pieces = evaluator.function.examples, len(evaluator.pieces)
+    start &= pieces == 1
+    times = np.array([*at, 0.0] if start else at)
+    lines, many = np.arange(examples * pieces), max(1, evaluator.chunks.size // len(times))
+    total = torch.zeros(examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
+    size, off, starts, way = np.zeros(examples), np.zeros(examples), np.zeros(examples), None
+    for part in np.split(lines, range(many, len(lines), many)):
+        rows, place = part % examples, part // examples
+        nodes = Nodes(np.tile(times, len(part)), np.repeat(rows, len(times)), np.repeat(place, len(times)))
+        here, way = _in_two_precisions(evaluator, nodes, name, way)
+        starts[rows] = here.scores.reshape(len(part), -1)[:, -1]
+        np.add.at(evaluator.gradients, nodes.rows, np.where(nodes.t > 0, 2, 1))
+        change, shares = here.change.unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
+        mean = change.mean(1) if len(at) > 1 else torch.zeros_like(change[:, 0])
+        weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
+        total.index_add_(0, torch.as_tensor(rows, device=mean.device), weights * mean)
+        far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
+        np.add.at(size, rows, np.abs(shares) * here.sizes.reshape(len(part), -1).mean(1))
+        np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
+    assert way is not None
+    # What overflows is evaluated in float32 and needs no correction.
+    mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 else None
+    return _PrecisionDifference(way, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
+
+
+@dataclass(frozen=True)
+class _TwoPrecisions:
+    """Nodes in two precisions.
+
+    Attributes:
+        scores: F in float32, (N,).
+        change: float32 minus the other, in gradient times velocity, at all nodes but those at the start, (M, features).
+        sizes: of gradient times velocity in float32 there, (M,).
+    """
+
+    scores: Floats
+    change: Tensor
+    sizes: Floats
+
+
+def _in_two_precisions(
+    evaluator: Evaluator, nodes: Nodes, name: str, way: PrecisionMode | None
+) -> tuple[_TwoPrecisions, PrecisionMode]:
+    """Evaluate nodes in float32 and, but for the start of the path, in a lower precision; and how that is run."""
+    ways = [] if way is None else [way]
+
+    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor, Tensor, Tensor]:
+        leaves, speeds = evaluator.points(here)
+        labels = torch.as_tensor(here.rows, device=evaluator.device)
+        with evaluator.chunks.measuring(len(here)):
+            scores, fine = evaluator.runner(leaves, labels)
+        some = torch.as_tensor(np.flatnonzero(here.t > 0), device=evaluator.device)
+        fine, speeds, points = (tuple(part.detach()[some] for part in side) for side in (fine, speeds, leaves))
+        low = fine
+        if len(some):
+            if not ways:
+                ways.append(PrecisionMode(name, _scale(evaluator, fine) if name == "float16" else 1.0))
+            with evaluator.runner.taking(ways[0]):
+                _, low = evaluator.runner(points, labels[some])
+        terms = [evaluator.added(flat(part).to(evaluator.dtype) * flat(speeds)) for part in (fine, low)]
+        return index, scores, terms[0] - terms[1], terms[0].abs().sum(1)
+
+    done = list(evaluator.in_chunks(nodes, evaluate))
+    index = np.concatenate([one[0] for one in done])
+    scores = np.empty(len(nodes))
+    scores[index] = torch.cat([one[1] for one in done]).double().cpu().numpy()
+    order = np.argsort(index[nodes.t[index] > 0])
+    change = torch.cat([one[2] for one in done])[torch.as_tensor(order, device=evaluator.device)]
+    return _TwoPrecisions(scores, change, torch.cat([one[3] for one in done]).double().cpu().numpy()[order]), ways[0]
+
+
+def _scale(evaluator: Evaluator, gradients: Leaves) -> float:
+    """A power of two that brings the largest gradient near :data:`LARGEST`; the same as last time if that will do."""
+    largest = max(float(leaf.abs().max()) for leaf in gradients)
+    wanted = float(2.0 ** np.floor(np.log2(LARGEST / largest))) if 0 < largest < np.inf else 1.0
+    notes = known_of(evaluator.function)
+    before: float = notes.get("scale", 0.0)
+    if not wanted / 64 <= before <= wanted * 4:
+        before = notes["scale"] = wanted
+    return before

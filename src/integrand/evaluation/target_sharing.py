@@ -1,0 +1,230 @@
+"""Targets of one input: examples that are the same input on the same path share forward passes.
+
+A user who explains K outputs of one input passes a batch of K equal rows and K targets. Such examples pass through the same
+points, so that the model is run there once, and the way back is taken once for each target. Where their panels are halved
+differently there is less to share, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from ..backends.torch_function import TorchFunction
+from ..errors import GradientError, IntegrandError
+from ..functions.call import ModelCall, take
+from ..functions.layer import LayerCall
+from ..paths.base import Piece
+from ..trees import Leaves
+
+if TYPE_CHECKING:
+    from ..arrays import Ints
+    from .evaluator import Evaluated, Evaluator
+    from .nodes import Nodes
+
+LOOKED_AT = 512
+"""Features of each row, at the most, that tell different rows apart before any two are compared as a whole."""
+
+TRIES = 8
+"""Others that an example is compared with."""
+
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass
+class Sharing:
+    """Evaluates nodes of examples that share forward passes.
+
+    Attributes:
+        lead: the first example that is the same input on the same path, (examples,).
+        refused: whether the model turned out not to allow a second way back.
+    """
+
+    lead: Ints
+    refused: bool = False
+
+    def gradients_at(self, evaluator: Evaluator, nodes: Nodes) -> Iterator[Evaluated]:
+        """Scores and gradients at nodes: those at one point from one forward pass, the others one by one."""
+        left = np.ones(len(nodes), bool)
+        # A lower precision has a way of its own, and checks it; several devices have the nodes dealt out to them.
+        alone = self.refused or evaluator.runner.low or evaluator.crew is not None
+        for points in () if alone else _gathered(nodes, self.lead, _room(evaluator)):
+            for done in self._together(evaluator, nodes, points):
+                left[done.index] = False
+                yield done
+        index = np.flatnonzero(left)
+        if len(index):
+            yield from (replace(done, index=index[done.index]) for done in evaluator.one_by_one(nodes[index]))
+
+    def on_grid(self, evaluator: Evaluator, nodes: Nodes) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """The same at every example at every time; see :meth:`Evaluator.gradients_on_grid`."""
+        for done in evaluator.gradients_at(nodes):
+            steps = done.index // len(self.lead)
+            for step in np.unique(steps):
+                here = np.flatnonzero(steps == step)
+                which = torch.as_tensor(nodes.rows[done.index[here]], device=evaluator.device)
+                yield slice(step, step + 1), which, done.terms[torch.as_tensor(here, device=evaluator.device)][None]
+
+    def _together(self, evaluator: Evaluator, nodes: Nodes, points: Ints) -> Iterator[Evaluated]:
+        """Nodes at the same points, (points, targets) with -1 where a point has fewer."""
+        rows = np.where(points < 0, -1, nodes.rows[points])
+
+        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Leaves, list[tuple[Tensor, Leaves]]]:
+            leaves, velocities = evaluator.points(here)
+            mine = rows[index][:, (rows[index] >= 0).any(0)]
+            asked = torch.as_tensor(mine.T.copy(), device=evaluator.device)
+            with evaluator.chunks.measuring(len(here)):
+                found = evaluator.function.value_and_grads(leaves, torch.as_tensor(here.rows, device=evaluator.device), asked)
+            return index, velocities, found
+
+        chunks = () if self.refused else evaluator.in_chunks(nodes[points[:, 0]], evaluate)
+        try:
+            for index, velocities, found in chunks:
+                for number in range(len(found)):
+                    done = _one_target(evaluator, nodes, points[index, number], velocities, *found[number])
+                    if done is not None:
+                        yield done
+                    found[number] = (torch.empty(0), ())  # let go: the next target needs the room
+        # Compiled models, and functions that give up what they saved, go back once only; and several targets of a row may need
+        # more memory than one. What else is wrong comes up again one by one.
+        except (MemoryError, GradientError):
+            self.refused = True
+        except RuntimeError as error:
+            if isinstance(error, IntegrandError):
+                raise
+            self.refused = True
+
+
+def _one_target(
+    evaluator: Evaluator, nodes: Nodes, index: Ints, velocities: Leaves, scores: Tensor, gradients: Leaves
+) -> Evaluated | None:
+    """What came of one way back; points that have fewer targets are left out."""
+    there = np.flatnonzero(index >= 0)
+    if len(there) < len(index):
+        kept = torch.as_tensor(there, device=scores.device)
+        scores = scores[kept]
+        gradients, velocities = (tuple(leaf[kept] for leaf in side) for side in (gradients, velocities))
+    return evaluator.evaluated(evaluator.asked(index[there], nodes[index[there]], scores, gradients, velocities))
+
+
+def _room(evaluator: Evaluator) -> int:
+    """Gradients that may be held at a time besides what autograd saves: a quarter of its share."""
+    return max(1, evaluator.chunks.target // 4 // sum(leaf[0].nbytes for leaf in evaluator.function.inputs))
+
+
+def _gathered(nodes: Nodes, lead: Ints, room: int) -> Iterator[Ints]:
+    """Nodes at the same points, in blocks of points with similar numbers of targets; points with one target are left out.
+
+    Rows of one pass go back as often as the one with most targets: so those with 2 or 3 are apart from those with 4 to 7, and
+    so on.
+
+    Args:
+        nodes: all of them.
+        lead: which examples are the same.
+        room: nodes that a block may hold.
+
+    Returns:
+        For each block, which nodes: (points, targets), -1 where a point has fewer.
+    """
+    keys = (nodes.t, lead[nodes.rows], nodes.pieces)
+    order = np.lexsort(keys)
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    start = np.flatnonzero(new)
+    new |= (np.arange(len(order)) - np.repeat(start, np.diff([*start, len(order)]))) % room == 0
+    start = np.flatnonzero(new)
+    sizes = np.diff([*start, len(order)])
+    kinds = np.frexp(sizes)[1]
+    for kind in np.unique(kinds[sizes > 1]):
+        mine = np.flatnonzero(kinds == kind)
+        mine = mine[np.argsort(sizes[mine], kind="stable")]
+        for first in range(0, len(mine), fit := max(1, room // int(sizes[mine].max()))):
+            block = mine[first : first + fit]
+            places = start[block, None] + np.arange(sizes[block].max())
+            there = np.arange(places.shape[1]) < sizes[block, None]
+            yield np.where(there, order[np.where(there, places, 0)], -1)
+
+
+def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> Sharing | None:
+    """Which examples have the same path and other arguments, but other targets; None if there are none."""
+    run, call = function.run, function.call
+    if function.examples == 1 or not function.scorer.by_example or not isinstance(run, (ModelCall, LayerCall)):
+        return None
+    if not all(piece.made_of for piece in pieces):
+        return None
+    own = run.inputs if isinstance(run, LayerCall) else ()
+    tensors = [*function.inputs, *own, *chain.from_iterable(piece.made_of for piece in pieces)]
+    further = [part for part in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(part, Tensor)]
+    tensors += [part for part in further if part.layout == torch.strided and part.ndim and not part.is_complex()]
+    lead = _same_rows(tensors, function.examples)
+    if (lead == np.arange(len(lead))).all():
+        return None
+    lead = _regrouped(lead, lambda one, other: _same_arguments(call, one, other))
+    return Sharing(lead) if (lead < np.arange(len(lead))).any() else None
+
+
+def _same_rows(tensors: Sequence[Tensor], examples: int) -> Ints:
+    """The first row that is equal in all tensors, for each row, (examples,)."""
+    different = {id(t): t.detach() for t in tensors if t.shape[0] == examples and t.stride(0) != 0}.values()
+    lead = np.zeros(examples, np.int64)
+    for tensor in different:
+        _, first, which = np.unique(np.stack([lead, _marks(tensor)]), axis=1, return_index=True, return_inverse=True)
+        lead = first[which.ravel()]
+        if (lead == np.arange(examples)).all():
+            return lead
+    return _regrouped(lead, lambda one, other: all(torch.equal(tensor[one], tensor[other]) for tensor in different))
+
+
+def _regrouped(lead: Ints, same: Callable[[int, int], bool]) -> Ints:
+    """Groups whose members may be the same, cut into those that are: the first of its group for each, (examples,).
+
+    Whoever differs from several others is left alone, so that a batch in which all differ takes no time.
+    """
+    found: dict[int, list[int]] = {}
+    out = np.arange(len(lead))
+    for example, group in enumerate(lead.tolist()):
+        others = found.setdefault(group, [])
+        out[example] = next((other for other in others[:TRIES] if same(example, other)), example)
+        if out[example] == example:
+            others.append(example)
+    return out
+
+
+def _marks(tensor: Tensor) -> NDArray[np.int64]:
+    """A number for each row, the same for equal rows, from the bits of some of its features."""
+    rows = tensor.reshape(len(tensor), -1)
+    rows = rows[:, :: max(1, rows.shape[1] // LOOKED_AT)]
+    bits = rows.view(BITS[rows.dtype.itemsize]) if rows.dtype.is_floating_point else rows
+    odd = 2 * torch.arange(bits.shape[1], device=bits.device) + 0x1E3779B97F4A7C15  # whatever overflows wraps around
+    return np.asarray((bits.long() * odd).sum(1).cpu().numpy())
+
+
+def _same_arguments(call: ModelCall, one: int, other: int) -> bool:
+    """Whether two examples are run with the same further arguments."""
+    for value in (*call.args, *call.kwargs.values()):
+        mine, its = (take(value, torch.tensor([row]), call.examples) for row in (one, other))
+        if mine is value:  # not split
+            continue
+        (parts, spec), (others, other_spec) = pytree.tree_flatten(mine), pytree.tree_flatten(its)
+        if spec != other_spec or not all(map(_same, parts, others)):
+            return False
+    return True
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are certainly the same."""
+    if a is b:
+        return True
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.layout == b.layout == torch.strided:
+        return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.dtype != object and np.array_equal(a, b)
+    return type(a) is type(b) and isinstance(a, (str, bytes, int, float)) and a == b

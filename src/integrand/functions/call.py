@@ -1,0 +1,135 @@
+"""Calling the model on rows: each row is one point on one example's path."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import IntegrandError
+from ..memory import out_of_memory
+from ..trees import Leaves, Tree
+
+Model = Callable[..., Any]
+
+
+class RunsRows(Protocol):
+    """Anything that turns explained rows into the model's raw output(s)."""
+
+    def __call__(self, leaves: Leaves, rows: Tensor) -> list[Any]:
+        """Raw outputs: one for the whole batch, or one per row where the model knows no batch dimension."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A model with the structure of its input and what else it is called with.
+
+    Attributes:
+        model: any callable.
+        tree: the structure of the explained input; a dict reaches the model as keywords.
+        examples: how many examples there are.
+        batched: whether the model takes a batch; else it is called row by row.
+        args: further positional arguments, not explained.
+        kwargs: further keyword arguments, not explained.
+        copies: hand the model a copy, because it writes into its input.
+    """
+
+    model: Model
+    tree: Tree
+    examples: int
+    batched: bool
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    copies: bool = False
+
+    def __call__(self, leaves: Leaves, rows: Tensor) -> list[Any]:
+        """Run the model on ``leaves`` of shape (N, ...), row i belonging to example ``rows[i]``."""
+        if self.copies:
+            leaves = tuple(leaf.clone() for leaf in leaves)
+        if not self.batched:
+            return [self.run(tuple(leaf[i] for leaf in leaves), self.args, self.kwargs) for i in range(len(rows))]
+        args = tuple(take(value, rows, self.examples) for value in self.args)
+        kwargs = {name: take(value, rows, self.examples) for name, value in self.kwargs.items()}
+        try:
+            return [self.run(leaves, args, kwargs)]
+        except Exception as error:
+            if not isinstance(error, IntegrandError) and not out_of_memory(error):
+                error.add_note(self._note(leaves, args, kwargs))
+            raise
+
+    def run(self, leaves: Leaves, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the model as a user would."""
+        value = self.tree.build(leaves)
+        if isinstance(value, dict):
+            return self.model(*args, **value, **kwargs)
+        if isinstance(value, tuple):
+            return self.model(*value, *args, **kwargs)
+        return self.model(value, *args, **kwargs)
+
+    def _note(self, leaves: Leaves, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """What an error inside the model cannot say: what it was called with."""
+        split = [f"args[{i}]" for i, (new, old) in enumerate(zip(args, self.args, strict=True)) if new is not old]
+        split += [f"kwargs[{name!r}]" for name, new in kwargs.items() if new is not self.kwargs[name]]
+        shapes = ", ".join(f"x{name} of shape {tuple(leaf.shape)}" for name, leaf in zip(self.tree.names, leaves, strict=True))
+        return (
+            f"integrand called the model with {shapes}: several points on the paths of {self.examples} example(s)"
+            + (f", and split {', '.join(split)} with them, which have one entry per example" if split else "")
+            + ". Expected a model that takes any number of rows. If x is one example without a batch dimension, pass "
+            "batched=False; what must not be split, put into the model with functools.partial."
+        )
+
+
+def take(value: Any, rows: Tensor, examples: int) -> Any:
+    """The rows of something that has one entry per example; anything else as it is.
+
+    Tuples of numbers are settings (sizes, strides) and stay; tuples, lists and dicts of tensors are split inside.
+
+    >>> take(torch.tensor([10, 20]), torch.tensor([1, 1, 0]), 2)
+    tensor([20, 20, 10])
+    >>> take(["a", "b"], torch.tensor([1, 0]), 2)
+    ['b', 'a']
+    >>> take(("ab", (7, 7)), torch.tensor([1, 0]), 2)
+    ((7, 7), 'ab')
+    >>> take((7, 7), torch.tensor([1, 0, 1]), 2)
+    (7, 7)
+    """
+    if isinstance(value, Tensor):
+        return value.index_select(0, rows.to(value.device)) if _has_rows(value, examples) else value
+    if isinstance(value, np.ndarray):
+        return value[rows.cpu().numpy()] if _has_rows(value, examples) else value
+    if type(value) in (list, tuple) and _per_example(value, examples):
+        return type(value)(value[i] for i in rows.tolist())
+    if type(value) in (list, tuple) or hasattr(value, "_fields"):
+        parts = [take(part, rows, examples) for part in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return value._make(parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, MutableMapping):
+        entries = {name: take(part, rows, examples) for name, part in value.items()}
+        changed = {name: part for name, part in entries.items() if part is not value[name]}
+        if changed:
+            value = copy.copy(value)
+            value.update(changed)
+    return value
+
+
+def _has_rows(value: Tensor | np.ndarray[Any, Any], examples: int) -> bool:
+    return value.ndim > 0 and value.shape[0] == examples
+
+
+def _per_example(value: list[Any] | tuple[Any, ...], examples: int) -> bool:
+    """Whether a list or tuple holds one entry per example, and not tensors that do so themselves, nor settings."""
+    if len(value) != examples or (isinstance(value, tuple) and all(isinstance(part, (int, float)) for part in value)):
+        return False
+    return not all(isinstance(part, (Tensor, np.ndarray)) and _has_rows(part, examples) for part in value)
+
+
+def all_rows(examples: int, device: torch.device) -> Tensor:
+    """Every example once."""
+    return torch.arange(examples, device=device)

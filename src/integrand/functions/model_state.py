@@ -1,0 +1,242 @@
+"""Finding the modules that a callable runs."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ModelError, TrainModeError
+
+DEPTH = 5
+"""How far to look: a partial of a bound method of an object with a list of modules is this deep."""
+
+MOST = 1000
+"""Longer containers hold data, not modules."""
+
+_CONTAINERS = (list, tuple, set, dict)
+
+
+def modules_of(model: Callable[..., Any]) -> list[nn.Module]:
+    """The modules that a callable runs, as far as can be seen: itself, its closure, its object, what it names.
+
+    >>> net = nn.Linear(2, 1)
+    >>> modules_of(lambda x: net(x).sigmoid()) == [net]
+    True
+    """
+    found: dict[int, nn.Module] = {}
+    seen: dict[int, object] = {}  # the objects too, so that no id is used again
+    waiting: list[tuple[object, int]] = [(model, 0)]
+    for value, depth in waiting:
+        if id(value) in seen or depth > DEPTH:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, nn.Module):
+            module = getattr(value, "_orig_mod", value)  # what torch.compile wraps
+            found[id(module)] = module
+        else:
+            waiting += [(part, depth + 1) for part in _parts(value)]
+    return list(found.values())
+
+
+def all_modules(roots: Iterable[nn.Module]) -> list[nn.Module]:
+    """Modules and all that is below them, each once; ``nn.Module.modules`` takes several times as long."""
+    found: dict[int, nn.Module] = {}
+    waiting = list(roots)
+    while waiting:
+        module = waiting.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            waiting += [child for _, child in module._modules.items() if child is not None]
+    return list(found.values())
+
+
+def _parts(value: object) -> Iterable[object]:
+    """What a value holds that might be, or hold, a module that it runs."""
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if inspect.ismethod(value):
+        return [value.__self__, value.__func__]
+    if inspect.isfunction(value):
+        return _reachable(value)
+    if isinstance(value, (Mapping, *_CONTAINERS)):
+        parts = value.values() if isinstance(value, Mapping) else value
+        return parts if len(value) <= MOST else []
+    if isinstance(value, (type, ModuleType, Tensor)):
+        return []
+    slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
+    held = [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in slots)]
+    # An object's modules, and what it may call; not every object that it knows.
+    return [part for part in held if isinstance(part, (nn.Module, *_CONTAINERS)) or callable(part)]
+
+
+def _listed(slots: str | Iterable[str]) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+def _reachable(function: FunctionType) -> list[object]:
+    """What a function can see by name: closure, defaults, and the globals it reads (functions only of the same file)."""
+    parts: list[object] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            parts.append(cell.cell_contents)
+        except ValueError:  # a cell that is not filled yet
+            continue
+    space = function.__globals__
+    named = [space[name] for name in _global_names(function.__code__) if name in space]
+    return parts + [part for part in named if not inspect.isfunction(part) or part.__globals__ is space]
+
+
+@lru_cache(maxsize=256)
+def _global_names(code: CodeType) -> frozenset[str]:
+    """The globals that code reads, functions and comprehensions inside it included; attributes are not among them."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return frozenset(names).union(*(_global_names(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+SMALL = 1 << 16
+"""Buffers up to this size are kept to be put back; larger ones only where a module is in train mode."""
+
+
+def check_eval_mode(modules: Sequence[nn.Module]) -> None:
+    """Refuse train mode where it changes the answer or the model."""
+    for root in modules:
+        for name, module in root.named_modules():
+            reason = _train_mode_reason(module) if module.training else ""
+            if reason:
+                where = f"its submodule {name!r}" if name else "it"
+                raise TrainModeError(
+                    f"the model is in train mode and {where} is a {_kind(module)}, which {reason}. "
+                    "Expected a model in eval mode: call model.eval() first (and model.train() afterwards if you need it)."
+                )
+
+
+def _kind(module: nn.Module) -> str:
+    """The name of a module's class, also after ``torch.jit.script``."""
+    return str(getattr(module, "original_name", type(module).__name__))
+
+
+def _train_mode_reason(module: nn.Module) -> str:
+    kind = _kind(module)
+    scripted_norm = isinstance(module, torch.jit.ScriptModule) and "BatchNorm" in kind
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) or scripted_norm:
+        return "mixes the rows of a batch and changes its running statistics"
+    # Rates go by many names: p, dropout, drop_prob, attention_dropout.
+    rates = [rate for name, rate in vars(module).items() if "drop" in name.lower() and type(rate) is float]
+    if "Drop" in kind:
+        rate = getattr(module, "p", None)
+        rates += [float(rate)] if isinstance(rate, (int, float)) else []
+        rates = rates or [1.0]  # not under any name that we know
+    return "answers differently each time" if isinstance(module, nn.RReLU) or any(rates) else ""
+
+
+@contextmanager
+def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> Iterator[None]:
+    """Run a model inside; afterwards it is as it was.
+
+    Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), float32 on a GPU is float32, and
+    recurrent networks may be differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers, torch's
+    random state and switches are as before, whatever happened.
+    """
+    roots = modules_of(model)
+    modules = all_modules(roots)
+    if any(module.training for module in modules):
+        check_eval_mode(roots)
+    every = {id(p): p for m in modules for _, p in m._parameters.items() if p is not None}
+    parameters = {key: parameter for key, parameter in every.items() if parameter.requires_grad}
+    if any(parameter.is_inference() for parameter in parameters.values()):
+        raise ModelError(
+            "the model was built inside torch.inference_mode(), and its parameters cannot take part in a gradient. Expected "
+            "ordinary parameters: build or load the model outside, or explain copy.deepcopy(model)."
+        )
+    buffers = _kept_buffers(modules)
+    cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
+    if torch.cuda.is_initialized():  # also where no module can be seen
+        cuda.add(torch.device("cuda", torch.cuda.current_device()))
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(list(cuda)))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if cuda:
+            recurrent = any(isinstance(module, nn.RNNBase) for module in modules)
+            stack.enter_context(cuda_in_float32(recurrent=recurrent))
+        try:
+            if not differentiable:
+                for parameter in parameters.values():
+                    parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter in parameters.values():
+                parameter.requires_grad_(True)
+            for kept in buffers:
+                kept.put_back()
+
+
+@contextmanager
+def cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
+    """No TF32, which moves attributions of image networks by per cent; and recurrent networks that can be differentiated."""
+    cudnn = torch.backends.cudnn
+    # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
+    options = {"benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic, "allow_tf32": False}
+    precision = torch.get_float32_matmul_precision()
+    with cudnn.flags(enabled=cudnn.enabled and not recurrent, **options):
+        try:
+            if precision != "highest":
+                torch.set_float32_matmul_precision("highest")
+            yield
+        finally:
+            if precision != "highest":
+                torch.set_float32_matmul_precision(precision)
+
+
+@dataclass(frozen=True)
+class BufferSnapshot:
+    """Buffers of one kind: each with its module and name, and what all of them held, one after the other.
+
+    Copied and compared together: a GPU takes as long for one small buffer as for all of them.
+    """
+
+    places: list[tuple[nn.Module, str, Tensor]]
+    before: Tensor
+
+    @staticmethod
+    def of(places: list[tuple[nn.Module, str, Tensor]]) -> BufferSnapshot:
+        """Keep what these hold now."""
+        return BufferSnapshot(places, _together(places))
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Write back what has changed, and only that: to write to a buffer would invalidate graphs that the user holds."""
+        if not torch.equal(_together(self.places), self.before):
+            parts = self.before.split([buffer.numel() for _, _, buffer in self.places])
+            for (_, _, buffer), part in zip(self.places, parts, strict=True):
+                if not torch.equal(buffer.flatten(), part):
+                    buffer.copy_(part.view_as(buffer))
+        for module, name, buffer in self.places:
+            if not isinstance(module, torch.jit.ScriptModule):
+                module._buffers[name] = buffer
+
+
+def _together(places: list[tuple[nn.Module, str, Tensor]]) -> Tensor:
+    return torch.cat([buffer.detach().flatten() for _, _, buffer in places])
+
+
+def _kept_buffers(modules: Sequence[nn.Module]) -> list[BufferSnapshot]:
+    """Buffers that a forward pass might write to, those of one kind together."""
+    kinds: dict[object, list[tuple[nn.Module, str, Tensor]]] = {}
+    for module in modules:
+        for name, buffer in module._buffers.items():
+            if buffer is None or not (module.training or buffer.numel() <= SMALL):
+                continue
+            if not buffer.is_meta and not buffer.is_inference() and buffer.layout == torch.strided:
+                kinds.setdefault((buffer.device, buffer.dtype), []).append((module, name, buffer))
+    return [BufferSnapshot.of(places) for places in kinds.values()]

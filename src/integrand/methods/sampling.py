@@ -1,0 +1,242 @@
+"""What sampled methods share: checked options, players and their coalitions, and sampling until the error is small."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..certificate import Promise
+from ..errors import NonFiniteError, OptionError
+from ..evaluation.progress import Progress, Reporter
+from ..trees import flat, unflat
+from .method import Floats, Problem
+
+FIRST_LOOK = 16
+"""Samples before the first look at their error: from fewer, the standard error is itself too uncertain to stop at."""
+
+
+def check_numbers(**options: float) -> None:
+    """Refuse options that are not positive finite numbers (``ridge`` and ``sigma`` may be zero)."""
+    for name, value in options.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        zero = name in ("ridge", "sigma")
+        if not number or value < 0 or (value == 0 and not zero):
+            raise OptionError(f"got {name}={value!r}; expected a {'number from 0 on' if zero else 'positive number'}.")
+
+
+def check_counts(least: int = 1, **options: int) -> None:
+    """Refuse options that are not whole numbers from ``least`` on."""
+    for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise OptionError(f"got {name}={value!r}; expected a whole number from {least} on.")
+
+
+def because(promises: tuple[Promise, ...], **reasons: str) -> tuple[Promise, ...]:
+    """The same promises, with what there is to say about those that are kept."""
+    named = {name.replace("_", "-"): why for name, why in reasons.items()}
+    return tuple(dataclasses.replace(one, why=named[one.axiom]) if one.kept and one.axiom in named else one for one in promises)
+
+
+@dataclass(frozen=True)
+class Players:
+    """Who moves which number from the baseline to the input.
+
+    Attributes:
+        labels: (features,) the player of each number, -1 for numbers that nobody moves.
+        columns: (players,) the column of each player in the result.
+        width: columns of the result; those without a player are zero.
+    """
+
+    labels: Tensor
+    columns: Tensor
+    width: int
+
+    @property
+    def count(self) -> int:
+        """How many players there are."""
+        return len(self.columns)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """(N, players) as columns of the result, (N, width)."""
+        return values.new_zeros(len(values), self.width).index_copy(1, self.columns, values)
+
+
+def players_of(problem: Problem) -> Players:
+    """Every number a player; with groups, every group."""
+    if problem.labels is None:
+        every = torch.arange(problem.features, device=problem.device)
+        return Players(every, every, problem.features)
+    width = problem.grouped(torch.zeros(1, problem.features, device=problem.device)).shape[1]  # refuses what are no labels
+    shapes = [leaf.shape[1:] for leaf in problem.function.inputs]
+    wide = flat([label.expand(shape)[None] for label, shape in zip(problem.labels, shapes, strict=True)])[0]
+    given = wide.to(problem.device, torch.long)
+    columns, labels = given.clamp(min=-1).unique(return_inverse=True)
+    held = int(columns[0] < 0)
+    return Players(labels - held, columns[held:], width)
+
+
+HELD = "features labelled -1 stay as they are in x, also in F(x')"
+
+
+def hold(problem: Problem, players: Players) -> Problem:
+    """The same problem from baselines that have the input's own values where nobody moves them."""
+    if not (players.labels < 0).any():
+        return problem
+    inputs = problem.function.inputs
+    held = unflat((players.labels < 0)[None], [leaf.shape[1:] for leaf in inputs])
+    starts = tuple(tuple(map(torch.where, held, inputs, start)) for start in problem.starts)
+    return dataclasses.replace(problem, starts=starts, ends=None)
+
+
+def coalition_scores(
+    problem: Problem, players: Players, coalitions: Callable[[Tensor], Tensor], count: int, examples: Tensor
+) -> Tensor:
+    """The mean over the baselines of the score with some players at the input and the others at the baseline.
+
+    Args:
+        problem: what is explained.
+        players: who moves what.
+        coalitions: from numbers of coalitions, (N,), to who is in them, (N, players) booleans, or how far they are on the
+            way from baseline to input.
+        count: how many coalitions there are.
+        examples: which examples to score, (E,).
+
+    Returns:
+        (count, E) in float64.
+    """
+    inputs = problem.function.inputs
+    shapes = [leaf.shape[1:] for leaf in inputs]
+    moved = players.labels.clamp(min=0)  # numbers that nobody moves are the same at both ends
+
+    def run(index: Tensor) -> Tensor:
+        rows = examples[index % len(examples)]
+        on = unflat(coalitions(index // len(examples))[:, moved], shapes)
+        total = torch.zeros(len(rows), dtype=torch.float64, device=problem.device)
+        for start in problem.starts:
+            pairs = zip(on, inputs, start, strict=True)
+            points = tuple(_between(here, b.index_select(0, rows), x.index_select(0, rows)) for here, x, b in pairs)
+            with torch.no_grad():
+                total += problem.function.scores(points, rows).to(total)
+        _check_finite(total, rows)
+        return total / len(problem.starts)
+
+    parts = [part for _, part in problem.chunked(count * len(examples), run)]
+    return torch.cat(parts).reshape(count, len(examples))
+
+
+def _between(share: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    """One or the other for booleans, else a share of the way."""
+    return torch.where(share, stop, start) if share.dtype == torch.bool else torch.lerp(start, stop, share.to(stop.dtype))
+
+
+def _check_finite(scores: Tensor, rows: Tensor) -> None:
+    bad = (~scores.isfinite()).nonzero().flatten().tolist()
+    if bad:
+        raise NonFiniteError(
+            f"the score is {scores[bad[0]].item()} with some features of example {int(rows[bad[0]])} at the input and the "
+            "others at the baseline; expected a finite number. Choose a baseline within the model's domain, or look for "
+            "overflow, log of 0 or division by 0 in the model."
+        )
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What came of sampling.
+
+    Attributes:
+        mean: (examples, width) in float64.
+        standard_error: of the mean, likewise.
+        count: samples taken for each example, (examples,).
+    """
+
+    mean: Tensor
+    standard_error: Tensor
+    count: Tensor
+
+    @property
+    def spent(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The counts as an array."""
+        return np.asarray(self.count.cpu().numpy(), np.int64)
+
+    def error(self, evaluations: int, least: Tensor | float = 0.0) -> Tensor:
+        """The relative L1 error of each example, (examples,).
+
+        The sum of the standard errors is at least the expected L1 error, whatever the distribution. What happens less than
+        once in all evaluations may not have been seen, and is not in them: one part in as many is added for that.
+
+        Args:
+            evaluations: independent evaluations in one sample.
+            least: an L1 error that is known, (examples,).
+        """
+        error = self.standard_error.sum(1).clamp(min=torch.as_tensor(least, device=self.mean.device))
+        size = self.mean.abs().sum(1)
+        return torch.where((error == 0) & (size == 0), 0.0, error / size + 1 / (evaluations * self.count))
+
+
+Draw = Callable[[int, Tensor], Iterable[Tensor]]
+"""From how many samples are wanted next, and for which examples, to each sample's values, (those examples, width)."""
+
+
+def sample_until(problem: Problem, draw: Draw, enough: Callable[[Sampled], Tensor], most: int) -> Sampled:
+    """Sample until it is enough for every example, or ``most`` samples are taken; looks after 16, 32, 64, ... samples.
+
+    Examples that have enough are left out from then on, so that the batch an example is in does not matter to it.
+
+    Args:
+        problem: what is explained.
+        draw: draws independent samples, the same ones whatever examples are asked for.
+        enough: (examples,) booleans.
+        most: samples, at the most.
+    """
+    reporter, examples = Reporter(problem.progress), problem.examples
+    active, done, goal = torch.arange(examples, device=problem.device), 0, min(FIRST_LOOK, most)
+    found: Sampled | None = None
+    try:
+        while True:
+            for values in draw(goal - done, active):
+                found = _added(found, values, active, examples)
+            done = goal
+            assert found is not None
+            result = dataclasses.replace(found, standard_error=_standard_error(found))
+            active = (~enough(result)).nonzero().flatten()
+            spent = int(found.count.sum())
+            reporter.tell(Progress(examples, examples - len(active), spent, spent + len(active) * min(done, most - done)))
+            if not len(active) or done >= most:
+                return result
+            goal = min(2 * done, most)
+    finally:
+        reporter.close()
+
+
+def _added(found: Sampled | None, values: Tensor, active: Tensor, examples: int) -> Sampled:
+    """One more sample for some examples (Welford); ``standard_error`` holds the sum of squared deviations meanwhile."""
+    if found is None:
+        zero = values.new_zeros(examples, values.shape[1], dtype=torch.float64)
+        found = Sampled(zero, zero.clone(), torch.zeros(examples, dtype=torch.long, device=values.device))
+    found.count[active] += 1
+    off = values.double() - found.mean[active]
+    found.mean[active] += off / found.count[active, None]
+    found.standard_error[active] += off * (values.double() - found.mean[active])
+    return found
+
+
+def _standard_error(found: Sampled) -> Tensor:
+    count = found.count[:, None].double()
+    return (found.standard_error / ((count - 1) * count)).sqrt()
+
+
+def as_array(tensor: Tensor) -> Floats:
+    """Per example, for the certificate."""
+    return np.asarray(tensor.double().cpu().numpy())
+
+
+def blocks(count: int, size: int) -> Iterator[int]:
+    """How many at a time: ``size`` and, at last, what is left."""
+    for start in range(0, count, size):
+        yield min(size, count - start)

@@ -1,0 +1,181 @@
+"""A page that leads to the pages of many explained photos."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TypedDict
+from urllib.parse import quote
+
+import numpy as np
+
+from ...attribution import Attribution
+from ...certificate import Status
+from ...words import percent
+from ..html import data_url, document, origin
+from .photo_page import chance, values_of
+from .pixels import Array, lit, mass_limit, photo_pixels, strength
+
+SIDE = 144
+"""Thumbnails are of at most so many pixels, so that a page of hundreds opens."""
+
+STYLE = """
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(18rem,100%),1fr));gap:1.25rem;margin:0;padding:0;list-style:none}
+.card{background:var(--card);border-radius:10px;overflow:hidden;position:relative;display:flex;flex-direction:column}
+.card:hover{outline:2px solid var(--line)}
+.card:focus-within{outline:3px solid var(--focus)}
+.pair{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:2px}
+.pair img{border-radius:0;aspect-ratio:1;object-fit:cover}
+.words{padding:.7rem .9rem .85rem;display:grid;gap:.1rem;font-size:.875rem}
+.words a,.words b{color:var(--ink);text-decoration:none;font-size:1rem;font-weight:600;outline:0;overflow-wrap:anywhere}
+.words a::after{content:"";position:absolute;inset:0}
+.words span{color:var(--soft);overflow-wrap:anywhere}
+.words .good{color:var(--good)}
+.words .bad{color:var(--bad)}
+.bad-files th{min-width:12rem;max-width:45vw;overflow-wrap:break-word}
+.bad-files td{overflow-wrap:break-word}
+.bad-files tr{border-top:1px solid var(--line)}
+@media(max-width:40rem){.bad-files,.bad-files :is(tbody,tr,th,td){display:block;max-width:none}.bad-files th{padding-bottom:0}
+.bad-files td{padding-top:0}}
+""".strip()
+
+
+class Card(TypedDict):
+    """What the gallery says of one photo; plain, so that it can be written down as JSON and read again."""
+
+    name: str
+    label: str
+    link: str
+    photo: str
+    scaled: str
+    probability: float | None
+    status: str
+    good: bool
+    detail: str
+
+
+def card(
+    result: Attribution,
+    photo: Array,
+    *,
+    name: str,
+    label: str,
+    link: str = "",
+    probability: float = math.nan,
+    share: float = 0.7,
+) -> Card:
+    """A card of one explained photo, with small pictures.
+
+    Args:
+        result: the attribution of the photo, of one example.
+        photo: what the network saw, (H, W, 3) uint8.
+        name: of its file.
+        label: what the network said.
+        link: the path of its page, relative to the gallery's own; '' for none.
+        probability: of the label; NaN where there is none.
+        share: the share of the attribution mass below full brightness.
+    """
+    example = result.certificate.only
+    values = values_of(result, "result")
+    pixels = photo_pixels(photo, values.shape[1:])[0]
+    small = thumbnail(np.rint(255 * pixels).astype(np.uint8))
+    size = strength(values)
+    exact = example.status is Status.EXACT
+    return Card(
+        name=name,
+        label=label,
+        link=link,
+        photo=data_url(small),
+        scaled=data_url(thumbnail(lit(pixels, size, mass_limit(size, share)))),
+        probability=probability if math.isfinite(probability) else None,
+        status=example.status.value,
+        good=example.converged,
+        detail="" if exact else f"error {percent(example.error)} (asked for {percent(example.tol)})",
+    )
+
+
+def gallery_page(
+    title: str,
+    cards: Sequence[Card],
+    failed: Sequence[tuple[str, str]] = (),
+    *,
+    waiting: int = 0,
+    meta: Mapping[str, str] | None = None,
+    command: str | None = None,
+) -> str:
+    """The whole page: a card per photo, then the files that failed. It loads nothing and runs no script.
+
+    Args:
+        title: the heading.
+        cards: of the photos, in the order of the page.
+        failed: files that could not be explained, with the reason.
+        waiting: how many photos are still to come.
+        meta: how they were made.
+        command: what makes the page again.
+    """
+    drawn = "".join(_card(one) for one in cards)
+    body = f'<p class="lead">{escape(summary(cards, failed, waiting=waiting))}</p>\n'
+    body += f'<ul class="cards">\n{drawn}</ul>\n' if drawn else ""
+    return document(title, body + _failed(failed) + origin(meta or {}, command), style=STYLE)
+
+
+def summary(cards: Sequence[Card], failed: Sequence[tuple[str, str]] = (), *, waiting: int = 0) -> str:
+    """How many there are and how they ended, in a sentence or two.
+
+    >>> summary([], [("a.jpg", "not an image")], waiting=2)
+    'No photo explained. 1 file failed and is listed at the end. 2 are still to come.'
+    """
+    short = sum(not one["good"] for one in cards)
+    said = f"{len(cards) or 'No'} photo{'s' * (len(cards) > 1)} explained"
+    if cards:
+        said += ", all to the tolerance" if not short else f", {len(cards) - short} of them to the tolerance"
+    if failed:
+        said += f". {len(failed)} file{'s failed and are' if len(failed) > 1 else ' failed and is'} listed at the end"
+    if waiting:
+        said += f". {waiting} {'are' if waiting > 1 else 'is'} still to come"
+    return said + "."
+
+
+def _card(one: Card) -> str:
+    name, probability = escape(one["name"]), one["probability"]
+    sure = "" if probability is None else f" {chance(probability)}"
+    label = f"<b>{escape(one['label'])}</b>"
+    if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
+        label = f'<a href="./{escape(quote(one["link"]))}">{escape(one["label"])}</a>'
+    detail = f" <span>{escape(one['detail'])}</span>" if one["detail"] else ""
+    photos = "".join(
+        f'<img alt="{alt}" src="{escape(address)}">'
+        for address, alt in ((one["photo"], name), (one["scaled"], f"{name}, scaled by its attributions"))
+    )
+    return (
+        f'<li class="card"><div class="pair">{photos}</div><div class="words"><div>{label}{escape(sure)}</div>'
+        f'<span>{name}</span><div><span class="{"good" if one["good"] else "bad"}">{escape(one["status"])}</span>{detail}</div>'
+        "</div></li>\n"
+    )
+
+
+def _failed(failed: Sequence[tuple[str, str]]) -> str:
+    if not failed:
+        return ""
+    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(reason)}</td></tr>\n' for name, reason in failed)
+    return f'<section>\n<h2>Not explained</h2>\n<table class="bad-files"><tbody>\n{rows}</tbody></table>\n</section>\n'
+
+
+def thumbnail(pixels: Array, side: int = SIDE) -> Array:
+    """A picture of at most ``side`` pixels, (H, W, 3) uint8: each pixel is the mean of those it replaces.
+
+    >>> thumbnail(np.array([[[0] * 3, [100] * 3]], np.uint8), 1).tolist()
+    [[[50, 50, 50]]]
+    """
+    height, width = pixels.shape[:2]
+    scale = max(height, width) / side
+    if scale <= 1:
+        return pixels
+    out: Array = pixels.astype(float)
+    for axis, length in enumerate((height, width)):
+        edges = np.arange(max(1, round(length / scale))) * length // max(1, round(length / scale))
+        counts = np.diff(np.r_[edges, length]).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+        out = np.add.reduceat(out, edges, axis=axis) / counts
+    small: Array = np.rint(out).astype(np.uint8)
+    return small

@@ -1,0 +1,469 @@
+"""What pictures of molecules are drawn on: RDKit's SVG or its pixels, by the same few strokes. Lengths are in pixels."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import OptionError
+from ..image.pixels import COLOURS
+from ..text.word_markup import QUIET, number
+from .layout import BOND, laid_out, positions
+from .molecule_data import Molecule
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+Array = NDArray[np.float64]
+Kind = Literal["svg", "png"]
+Anchor = Literal["start", "middle", "end"]
+
+STEPS = 48
+"""From the paper to the strongest colour."""
+
+PADDING = 0.06
+"""The share of the room that is left free at each side of the molecule, for halos and arcs."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What colours are mixed with, and those that letters can be read on.
+
+    Attributes:
+        paper: behind everything.
+        ink: of bonds and letters.
+        soft: of what is less important.
+        areas: of the strongest negative and positive areas, under letters.
+        lines: the same of thin lines.
+    """
+
+    paper: str
+    ink: str
+    soft: str
+    areas: tuple[str, str]
+    lines: tuple[str, str]
+
+    def area(self, share: float) -> str:
+        """The colour of an area, from -1 to 1; the paper's own at 0.
+
+        >>> LIGHT.area(1.0), LIGHT.area(0.0), LIGHT.area(-0.5)
+        ('#d6604d', '#ffffff', '#a1c9e1')
+        """
+        return self._mixed(self.areas[int(share > 0)], abs(share))
+
+    def line(self, share: float) -> str:
+        """The colour of a line, from -1 to 1. Even a weak one can be seen."""
+        return self._mixed(self.lines[int(share > 0)], 0.35 + 0.65 * abs(share))
+
+    def _mixed(self, colour: str, share: float) -> str:
+        """In steps that no eye tells apart, so that a page needs few of them."""
+        step = min(1.0, round(share * STEPS) / STEPS)
+        here, there = (np.array(list(bytes.fromhex(one[1:])), float) for one in (self.paper, colour))
+        return "#" + bytes(np.rint(here + (there - here) * step).astype(int).tolist()).hex()
+
+
+LIGHT = Paper("#ffffff", "#101418", "#5d6671", (COLOURS[1], COLOURS[5]), (COLOURS[0], COLOURS[6]))
+DARK = Paper("#14171b", "#e6e9ed", "#9aa4af", (COLOURS[0], COLOURS[6]), (COLOURS[1], COLOURS[5]))
+
+
+class Canvas:
+    """RDKit's drawing, with areas under the molecule and texts below it.
+
+    Args:
+        kind: what comes out.
+        size: of everything, width and height.
+        panel: the height that the molecule has.
+        paper: the colours.
+        fill: whether the paper is drawn.
+        most: pixels per unit of the molecule's coordinates at most, so that small ones do not become huge.
+    """
+
+    def __init__(self, kind: Kind, size: tuple[int, int], panel: int, paper: Paper, *, fill: bool, most: float) -> None:
+        from rdkit.Chem.Draw import rdMolDraw2D  # there, since the molecule came from it
+
+        drawer: Any = rdMolDraw2D.MolDraw2DSVG if kind == "svg" else rdMolDraw2D.MolDraw2DCairo  # RDKit's types are wrong
+        self.kind, self.size, self.paper = kind, size, paper
+        self.drawn = drawer(size[0], size[1], size[0], panel)
+        self.texts: list[str] = []
+        look = self.drawn.drawOptions()
+        look.useBWAtomPalette()  # red and blue have another meaning here
+        look.setBackgroundColour(_parts(paper.paper))
+        look.updateAtomPalette({-1: _parts(paper.ink)})
+        for part in (look.setSymbolColour, look.setAnnotationColour, look.setAtomNoteColour, look.setBondNoteColour):
+            part(_parts(paper.ink))
+        look.fixedBondLength = most
+        look.padding = PADDING
+        look.maxFontSize = 1000
+        look.minFontSize = 1
+        look.prepareMolsBeforeDrawing = False
+        if fill:
+            self.drawn.ClearDrawing()
+        look.clearBackground = False
+
+    def molecule(self, mol: Mol, line: float = 2.0) -> None:
+        """Bonds of a width and letters, over what is there."""
+        self.drawn.SetLineWidth(line)
+        self.drawn.DrawMolecule(mol)
+
+    def places(self, count: int) -> tuple[Array, float]:
+        """Where the first atoms of the molecule are, (count, 2), and how many pixels its unit has."""
+        from rdkit.Geometry import Point2D
+
+        spots = [self.drawn.GetDrawCoords(i) for i in range(count)]
+        origin, one = (self.drawn.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, 1.0))
+        return np.array([(spot.x, spot.y) for spot in spots]), float(one.x - origin.x)
+
+    def disc(self, centre: Array, radius: float, colour: str) -> None:
+        """A filled circle."""
+        self._filling(colour)
+        self.drawn.DrawEllipse(_point(centre - radius), _point(centre + radius), True)
+
+    def shape(self, corners: Array, colour: str) -> None:
+        """A filled polygon, (corners, 2)."""
+        self._filling(colour)
+        self.drawn.DrawPolygon([_point(corner) for corner in corners], True)
+
+    def text(self, place: tuple[float, float], text: str, size: float, colour: str, anchor: Anchor = "start") -> None:
+        """A line of text, its middle at a height. In pixels, what RDKit's font lacks is a question mark."""
+        x, y = place
+        if self.kind == "svg":
+            look = f'font-family="system-ui,sans-serif" font-size="{size:.1f}" fill="{colour}" text-anchor="{anchor}"'
+            self.texts.append(f'<text x="{x:.1f}" y="{y + 0.35 * size:.1f}" {look}>{escape(printable(text))}</text>\n')
+            return
+        self.drawn.SetColour(_parts(colour))
+        self.drawn.SetFontSize(size)
+        self.drawn.DrawString(_plain(text), _point(np.array(place)), ("middle", "start", "end").index(anchor), True)
+
+    def svg_body(self) -> str:
+        """What was drawn, without the element around it."""
+        self.drawn.FinishDrawing()
+        text: str = self.drawn.GetDrawingText()
+        return text.split("<!-- END OF HEADER -->\n", 1)[1].rsplit("</svg>", 1)[0] + "".join(self.texts)
+
+    def png(self) -> bytes:
+        """What was drawn, as a file."""
+        self.drawn.FinishDrawing()
+        return bytes(self.drawn.GetDrawingText())
+
+    def _filling(self, colour: str) -> None:
+        self.drawn.SetFillPolys(True)
+        self.drawn.SetLineWidth(0)
+        self.drawn.SetColour(_parts(colour))
+
+
+def _parts(colour: str) -> tuple[float, ...]:
+    return tuple(part / 255 for part in bytes.fromhex(colour[1:]))
+
+
+def _point(place: Array) -> Any:
+    from rdkit.Geometry import Point2D
+
+    return Point2D(float(place[0]), float(place[1]))
+
+
+def printable(text: str) -> str:
+    """A text without the signs that XML forbids or that move the line."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _plain(text: str) -> str:
+    """A text as RDKit's own font can write it, with nothing that it takes for a command.
+
+    >>> _plain("−0.3 <sub>α</sub> é")
+    '-0.3 < sub>?< /sub> e'
+    """
+    known = printable(text).replace("−", "-").replace("′", "'").replace("<", "< ")
+    parts = (sign for sign in unicodedata.normalize("NFKD", known) if not unicodedata.combining(sign))
+    return "".join(sign if sign.isascii() else "?" for sign in parts)
+
+
+RINGS = ((1.0, 0.2), (0.88, 0.4), (0.76, 0.6), (0.64, 0.8), (0.52, 1.0))
+"""A halo is this many discs from the outside in: the share of its radius and of its colour."""
+
+FAINT = 0.02
+"""What is below this share of the strongest attribution gets no colour."""
+
+SCALE, WIDEST, SMALLEST, MARGIN = 28.0, 2000.0, (300, 200), 18.0
+"""Pixels per unit of the coordinates where no size is asked for, the width that they shrink for, the least, and for letters."""
+
+NARROW, WIDE = frozenset(" .,:;'|!il()[]/\\tfj-"), frozenset("@=+#%mw−≤×")
+"""Letters that take less, and more, room in a line than others."""
+
+Numbers = bool | Literal["atoms"]
+
+MOST_ARCS = 80
+"""More of them cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a molecule is drawn.
+
+    Attributes:
+        size: width and height in pixels, legend included; None for what the molecule needs.
+        pairs: how pairs that are not bonds are drawn.
+        numbers: whether the values of atoms and bonds are written next to them; "atoms" for the numbers of the atoms.
+        legend: whether scale and sums stand below.
+        dark: light on dark paper.
+        limit: the attribution that has the strongest colour; None for the largest.
+        fill: whether the paper is drawn.
+    """
+
+    size: tuple[int, int] | None = None
+    pairs: Literal["arcs", "none"] = "arcs"
+    numbers: Numbers = False
+    legend: bool = True
+    dark: bool = False
+    limit: float | None = None
+    fill: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pairs not in ("arcs", "none"):
+            raise OptionError(f"got pairs={self.pairs!r}; expected 'arcs' or 'none'")
+        if self.numbers not in (True, False, "atoms"):
+            raise OptionError(f"got numbers={self.numbers!r}; expected True, False or 'atoms'")
+        if self.size is not None and not (len(self.size) == 2 and all(60 <= side <= 20_000 for side in self.size)):
+            raise OptionError(f"got size={self.size!r}; expected (width, height) of 60 to 20,000 pixels")
+        if self.limit is not None and not 0 < self.limit < math.inf:
+            raise OptionError(f"got limit={self.limit!r}; expected a positive number, or None for the largest attribution")
+
+    @property
+    def paper(self) -> Paper:
+        """The colours."""
+        return DARK if self.dark else LIGHT
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A molecule that was drawn.
+
+    Attributes:
+        canvas: with everything on it.
+        spots: (N, 2), where the atoms are.
+        bond: the length of a bond.
+        arcs: (i, j, value, the curve as (points, 2)) of the pairs that were drawn as arcs.
+    """
+
+    canvas: Canvas
+    spots: Array
+    bond: float
+    arcs: tuple[tuple[int, int, float, Array], ...]
+
+
+def draw(molecule: Molecule, look: Look, kind: Kind) -> Drawing:
+    """Draw a molecule; see :func:`integrand.render.molecule.svg`."""
+    limit = look.limit or molecule.limit
+    mol = laid_out(molecule.mol)
+    if look.numbers == "atoms":
+        for i in range(len(molecule.atoms)):
+            mol.GetAtomWithIdx(i).SetProp("atomNote", f"{i}")
+    elif look.numbers:
+        _write_numbers(molecule, mol, limit)
+    lines = _legend_lines(molecule, look, limit) if look.legend else []
+    page = _page(mol, look, lines, kind)
+    spots, scale = _places(mol, len(molecule.atoms), page.canvas())
+    canvas, bond = page.canvas(), BOND * scale
+    arcs = tuple(_arcs(molecule, spots, bond, limit)) if look.pairs == "arcs" else ()
+    _halos(canvas, molecule, spots, bond, limit)
+    for _, _, value, curve in arcs:
+        share = min(1.0, abs(value) / limit)
+        canvas.shape(_ribbon(curve, bond * (0.03 + 0.08 * share)), look.paper.line(math.copysign(share, value)))
+    canvas.molecule(mol, max(1.0, 0.065 * scale))
+    if look.legend:
+        _legend(canvas, page.lines, limit, page.panel, page.unit)
+    return Drawing(canvas, spots, bond, arcs)
+
+
+@dataclass(frozen=True)
+class _Page:
+    """How the room is shared out: the molecule above, the legend with its lines below."""
+
+    kind: Kind
+    look: Look
+    size: tuple[int, int]
+    panel: int
+    unit: float
+    most: float
+    lines: tuple[str, ...]
+
+    def canvas(self) -> Canvas:
+        return Canvas(self.kind, self.size, self.panel, self.look.paper, fill=self.look.fill, most=self.most)
+
+
+def _page(mol: Mol, look: Look, lines: Sequence[str], kind: Kind) -> _Page:
+    """Where no size is asked for, bonds have one length whatever their number, until the picture gets too wide."""
+    zoom = 2 if kind == "png" else 1  # screens with two pixels for one are common
+    if look.size is None:
+        wide, high = np.ptp(positions(mol), axis=0)
+        scale = min(SCALE, WIDEST / max(wide, high, 1.0))
+        least = (SMALLEST[0], SMALLEST[1] if look.legend else SMALLEST[1] // 2)
+        needs = ((scale * side + 2 * MARGIN) / (1 - 2 * PADDING) for side in (wide, high))
+        width, height = (zoom * max(low, math.ceil(need)) for low, need in zip(least, needs, strict=True))
+        unit, most = float(zoom), zoom * SCALE
+    else:
+        width, height = look.size
+        unit, most = min(2.5, max(0.75, min(width / 420, height / 320))), max(SCALE, min(look.size) / 8)
+    wrapped = tuple(part for line in lines for part in _wrapped(line, width / unit - 24))
+    foot = round(unit * (32 + 16 * len(wrapped))) if look.legend else 0
+    full = (width, height) if look.size else (width, height + foot)
+    return _Page(kind, look, full, max(full[1] - foot, 20), unit, most, wrapped)
+
+
+def _wrapped(line: str, room: float) -> list[str]:
+    """A text in lines of a width; words that are longer, such as SMILES, are broken."""
+    found, wide = [""], 0.0
+    for word in re.findall(r"\S+\s*", line):
+        if wide and wide + _width(word.rstrip()) > room:
+            found, wide = [*found, ""], 0.0
+        for sign in word:
+            if wide + _width(sign) > room and not sign.isspace():
+                found, wide = [*found, ""], 0.0
+            found[-1], wide = found[-1] + sign, wide + _width(sign)
+    return [part.rstrip() for part in found]
+
+
+def _width(text: str) -> float:
+    """About how wide the legend's letters are, rather too much than too little: fonts of viewers differ."""
+    return math.fsum(4.8 if sign in NARROW else 11.5 if sign in WIDE else 9.3 if sign.isupper() else 7.3 for sign in text)
+
+
+def _places(mol: Mol, count: int, trial: Canvas) -> tuple[Array, float]:
+    """Where atoms will be. Halos lie under the molecule, so that it has to be drawn once to know."""
+    trial.molecule(mol)
+    return trial.places(count)
+
+
+def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit: float) -> None:
+    """Discs on atoms and capsules on bonds, ring by ring over the whole molecule, so that no edge covers a neighbour's core."""
+    if not limit:
+        return
+    paper = canvas.paper
+    atoms, bonds = (np.clip(values / limit, -1, 1) for values in (molecule.atoms, molecule.bonds))
+    for ring, (inner, depth) in enumerate(RINGS):
+        for share, (i, j) in sorted(zip(bonds, molecule.ends, strict=True), key=lambda one: abs(one[0])):
+            if ring in _rings(abs(share), thin=True):
+                half = bond * (0.08 + 0.1 * math.sqrt(abs(share))) * inner
+                canvas.shape(_capsule(spots[i], spots[j], half), paper.area(share * depth))
+        for share, spot in sorted(zip(atoms, spots, strict=True), key=lambda one: abs(one[0])):
+            if ring in _rings(abs(share), thin=False):
+                canvas.disc(spot, bond * (0.16 + 0.24 * math.sqrt(abs(share))) * inner, paper.area(share * depth))
+
+
+def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
+    """Which rings are drawn: fewer where they could not be told apart, none where nothing could be told from the paper."""
+    if share < FAINT:
+        return ()
+    if share < 0.35:
+        return (0, 4) if thin else (0, 2, 4)
+    return (0, 2, 4) if thin else (0, 1, 2, 3, 4)
+
+
+def _capsule(start: Array, end: Array, half: float) -> Array:
+    """The middle of a bond with round ends, as a polygon."""
+    a, b = start + 0.3 * (end - start), end + 0.3 * (start - end)
+    turn = math.atan2(*(b - a)[::-1])
+    angles = np.linspace(-np.pi / 2, np.pi / 2, 4) + turn
+    round_end = half * np.stack([np.cos(angles), np.sin(angles)], 1)
+    return np.concatenate([b + round_end, a - round_end])
+
+
+def shown_pairs(molecule: Molecule, limit: float) -> list[tuple[int, int, float]]:
+    """The pairs that get an arc, strongest last: those that would not be neutral next to the strongest colour."""
+    loud = [pair for pair in molecule.far if abs(pair[2]) > QUIET * limit]
+    return sorted(loud, key=lambda pair: abs(pair[2]))[-MOST_ARCS:]
+
+
+def _arcs(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterator[tuple[int, int, float, Array]]:
+    centre = spots.mean(0)
+    joined = [{n.GetIdx() for n in atom.GetNeighbors()} for atom in molecule.mol.GetAtoms()]
+    for i, j, value in shown_pairs(molecule, limit):
+        across = _across(spots[i], spots[j])
+        between = sorted(joined[i] & joined[j])
+        middle = spots[i] + spots[j]
+        if between:  # keep clear of the atom between the two
+            away = float(across @ (middle / 2 - spots[between[0]]))
+            sag = bond * max(0.06, 0.5 - abs(away) / bond)
+        else:
+            away = float(across @ (middle / 2 - centre))
+            sag = 0.2 * float(np.linalg.norm(spots[j] - spots[i]))
+        bow = math.copysign(sag, away) * across
+        yield i, j, value, _curve(spots[i], spots[j], bow, 0.14 * bond, 7 if between else 15)
+
+
+def _across(start: Array, end: Array) -> Array:
+    """Across the way from one point to another, of length 1."""
+    along = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
+    return np.array([-along[1], along[0]])
+
+
+def _curve(start: Array, end: Array, bow: Array, gap: float, count: int) -> Array:
+    """A parabola that begins and ends a gap away from its atoms, (count, 2)."""
+    away = float(np.linalg.norm(end - start))
+    cut = min(0.4, gap / away) if away else 0.0
+    t = np.linspace(cut, 1 - cut, count)[:, None]
+    return np.asarray((1 - t) * start + t * end + 4 * t * (1 - t) * bow)
+
+
+def _ribbon(curve: Array, wide: float) -> Array:
+    """A curve with a width, as a polygon."""
+    along = np.gradient(curve, axis=0)
+    across = np.stack([-along[:, 1], along[:, 0]], 1) / np.maximum(np.linalg.norm(along, axis=1), 1e-9)[:, None]
+    return np.concatenate([curve + across * wide / 2, (curve - across * wide / 2)[::-1]])
+
+
+def _write_numbers(molecule: Molecule, mol: Mol, limit: float) -> None:
+    """Notes that RDKit places where there is room. Its font has no true minus."""
+    digits = max(0, 1 - math.floor(math.log10(limit))) if limit else 0
+    step = 0.5 * 10.0**-digits
+    for i, value in enumerate(molecule.atoms.tolist()):
+        if abs(value) >= step:
+            mol.GetAtomWithIdx(i).SetProp("atomNote", f"{value:+.{digits}f}")
+    for i, value in enumerate(molecule.bonds.tolist()):
+        if abs(value) >= step:
+            mol.GetBondWithIdx(i).SetProp("bondNote", f"{value:+.{digits}f}")
+
+
+def _legend_lines(molecule: Molecule, look: Look, limit: float) -> list[str]:
+    said = f"{molecule.label} {molecule.score:.3g}" if molecule.label and molecule.score is not None else molecule.label
+    parts = ", ".join(f"{name} {number(value)}" for name, value in molecule.parts if value or name in ("atoms", "bonds"))
+    head = ": ".join(part for part in (molecule.title, said) if part)
+    return [line for line in (head, f"sum {number(molecule.total)} = {parts}", pairs_line(molecule, look, limit)) if line]
+
+
+def pairs_line(molecule: Molecule, look: Look, limit: float) -> str:
+    """What the arcs leave out, in a sentence; '' where no pair but the bonds has an attribution."""
+    count = len(molecule.far)
+    if not count:
+        return ""
+    total = math.fsum(value for _, _, value in molecule.far)
+    if look.pairs == "none":
+        return f"{count} other pairs not drawn, in sum {number(total)}"
+    shown = shown_pairs(molecule, limit)
+    share = math.fsum(abs(pair[2]) for pair in shown) / math.fsum(abs(pair[2]) for pair in molecule.far)
+    rest = total - math.fsum(pair[2] for pair in shown)
+    left = f"; the rest adds {number(rest)}" if len(shown) < count else ""
+    return f"arcs: {len(shown)} of {count} other pairs, {100 * share:.0f}% of their magnitude{left}"
+
+
+def _legend(canvas: Canvas, lines: Sequence[str], limit: float, top: int, unit: float) -> None:
+    """The colours with their values, and what was summed."""
+    paper, left, wide = canvas.paper, 12 * unit, min(200 * unit, canvas.size[0] - 24 * unit)
+    high, steps = 10 * unit, 31
+    for k, share in enumerate(np.linspace(-1, 1, steps)):
+        a, b = left + wide * k / steps, left + wide  # each to the end under the next, so that no seams show
+        box = np.array([[a, top], [b, top], [b, top + high], [a, top + high]])
+        canvas.shape(box, paper.area(float(share) if limit else 0.0))
+    ends = (f"against {number(-limit)}", "0", f"for {number(limit)}") if limit else ("", "all zero", "")
+    y = top + high + 9 * unit
+    for text, x, anchor in zip(ends, (left, left + wide / 2, left + wide), ("start", "middle", "end"), strict=True):
+        canvas.text((x, y), text, 10.5 * unit, paper.soft, anchor)  # type: ignore[arg-type]
+    for k, line in enumerate(lines):
+        canvas.text((left, top + unit * (36 + 16 * k)), line, 12 * unit, paper.ink if k == 0 else paper.soft)
