@@ -13,7 +13,7 @@ import integrand as ig
 from integrand.apps import networks, photos
 from integrand.apps.images.googlenet import BVLC, TORCHVISION, GoogLeNet, load_bvlc, load_torchvision
 from integrand.errors import FileError
-from tests.apps.filled import picture, state, stored
+from tests.apps.images.filled import picture, state, stored
 
 WEIGHTS = "googlenet/bvlc_googlenet_imagenet_f16.npz"
 

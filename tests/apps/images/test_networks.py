@@ -18,8 +18,8 @@ from integrand.apps.images import sources as _sources
 from integrand.apps.networks import Network, Preprocess, imagenet, load
 from integrand.apps.photos import Photo
 from integrand.errors import FileError, InputError, MissingExtraError, ModelError, OptionError, TargetError
-from tests.apps import stand_ins
-from tests.apps.stand_ins import Small
+from tests.apps.images import stand_ins
+from tests.apps.images.stand_ins import Small
 
 PLAIN = Preprocess(size=(8, 8), mean=(10.0, 20.0, 30.0), scale=(2.0, 4.0, 5.0))
 
@@ -295,7 +295,7 @@ def test_networks_that_do_not_fit(tmp_path, monkeypatch):
 
 def write_module(folder, monkeypatch):
     (folder / "nets_of_mine.py").write_text(
-        "from torch import nn\nfrom tests.apps.stand_ins import Small\n"
+        "from torch import nn\nfrom tests.apps.images.stand_ins import Small\n"
         "def make():\n    return Small(3)\n"
         "def thousand():\n    return Small()\n"
         "def pictures():\n    return Small(3).conv\n"

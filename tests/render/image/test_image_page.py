@@ -16,8 +16,8 @@ from integrand.render.image.panel import Panel
 from integrand.render.image.path_pictures import path_plot
 from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page
 
-from .test_report import EVIL
-from .test_report import Page as Parser
+from ..test_report import EVIL
+from ..test_report import Page as Parser
 
 SIZE = (3, 12, 12)
 

@@ -15,7 +15,7 @@ from integrand.render.image.panel import Subject
 from integrand.render.image.pixels import contribution, heat, lit, mass_limit, strength
 from integrand.render.image.viewer import DRAWN, MOST, SHOWN, Map, _json, blocks, script, viewer
 
-from .test_report import EVIL, Page
+from ..test_report import EVIL, Page
 
 WIDTH, HEIGHT = 24, 16
 

@@ -21,7 +21,7 @@ from integrand.apps.molecules.weave import NAMES, Histogram, Weave, load_weave, 
 from integrand.errors import OptionError
 
 Data = Callable[[str], Path]
-TRAINING = Path(__file__).resolve().parents[2] / "training"
+TRAINING = Path(__file__).resolve().parents[3] / "training"
 SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "[Cl-]", "C[N+](=O)[O-]", "[Na+].CC(=O)[O-]", "Clc1ccc(F)cc1", "N[C@@H](C)C(=O)O"]
 
 

@@ -8,7 +8,7 @@ import torch
 from integrand import Status
 from integrand.render.image.gallery import SIDE, Card, card, gallery_page, summary, thumbnail
 
-from .test_report import EVIL, Page
+from ..test_report import EVIL, Page
 
 FILE = "<img src=x onerror=alert(1)>.jpg"
 
