@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 import torch
@@ -32,6 +30,7 @@ from .paths.guided import STEERED_BREAK
 from .paths.steering import Steered
 from .quadrature.fixed_rules import RULES, Rule
 from .trees import Leaves, Tensors, flat, matched, unflat
+from .version import version_of as version_of
 
 
 def promises_of(path: Path | Steered) -> tuple[Promise, ...]:
@@ -267,12 +266,3 @@ def warn_if_missed(certificate: Certificate) -> None:
             f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.",
             ConvergenceWarning,
         )
-
-
-@cache
-def version_of() -> str:
-    """The installed version of this package."""
-    try:
-        return version("integrand")
-    except PackageNotFoundError:
-        return "unknown"
