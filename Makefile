@@ -40,9 +40,11 @@ format: $(VENV)/.dev-stamp
 bench: $(VENV)/.bench-stamp
 	$(BIN)/python -m benchmarks --out out/bench
 
-# One stamp per extra: .demo-stamp stands for "pip install .[demo] was done with these two files as they are".
-$(VENV)/.%-stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+# One stamp per extra: .demo-stamp stands for "pip install .[demo] was done with these files as they are". The weights are a
+# distribution of their own, which is installed from the checkout too.
+MODELS := distributions/integrand-models
+$(VENV)/.%-stamp: pyproject.toml constraints.txt $(MODELS)/pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'
 	@touch $@
 
 .PRECIOUS: $(VENV)/.%-stamp

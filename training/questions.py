@@ -1,7 +1,8 @@
 """Train the question classifiers on WikiTableQuestions (answer types) and TREC (its six classes), on a CPU.
 
-    python training/questions.py wtq --data wtq --out src/integrand/apps/questions-wtq.safetensors
-    python training/questions.py trec --data trec --out src/integrand/apps/questions-trec.safetensors
+    MODELS=distributions/integrand-models/src/integrand_models
+    python training/questions.py wtq --data wtq --out $MODELS/questions-wtq.safetensors
+    python training/questions.py trec --data trec --out $MODELS/questions-trec.safetensors
 
 Settings are compared on questions taken from the training file (``--select``), for WikiTableQuestions by whole tables, since
 the test is on unseen ones; the final network is trained on the whole training file and looked at once on the test file.

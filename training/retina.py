@@ -1,6 +1,6 @@
 """Train the diabetic-retinopathy grader on DeepDRiD, on a GPU: EfficientNet-Lite0, fine-tuned.
 
-    python training/retina.py --data deepdrid --out src/integrand/apps/retina.safetensors
+    python training/retina.py --data deepdrid --out distributions/integrand-models/src/integrand_models/retina.safetensors
 
 Settings are chosen on the validation split (``--select``); the final network is trained on the training and validation
 splits together and looked at once on the test split. It answers with four numbers, the logits of "the grade is at least

@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from integrand.apps.translation.seq2seq import END, PAD, SPECIAL, START, WEIGHTS, Seq2Seq
+from integrand.loading import shipped
 
 SHARE = {"tatoeba": 2.0, "example": 3.0, "everyday": 0.0, "news": 1.5, "phrase": 0.3, "word": 0.3}
 """How often one epoch shows the pairs of each source: sentences more often than entries of the dictionary."""
@@ -236,7 +237,11 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--select", action="store_true", help="compare settings on the validation sentences instead")
     parser.add_argument(
-        "--measure", type=Path, nargs="?", const=WEIGHTS, help="only measure weights on the test sentences (the shipped ones)"
+        "--measure",
+        type=Path,
+        nargs="?",
+        const=shipped(WEIGHTS, "measuring"),
+        help="only measure weights on the test sentences (the shipped ones)",
     )
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--hidden", type=int, default=496)

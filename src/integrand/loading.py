@@ -71,6 +71,30 @@ def from_safetensors(path: Path) -> dict[str, Tensor]:
     return dict(load_file(path))
 
 
+def shipped(name: str, purpose: str) -> Path:
+    """Where a file of the distribution ``integrand-models`` is installed: weights, a vocabulary, class names or a model card.
+
+    Args:
+        name: of the file, such as ``retina.safetensors``.
+        purpose: what it is needed for, in words that can begin a sentence: ``grading a retina``.
+
+    Raises:
+        MissingExtraError: ``integrand-models`` is not installed.
+        FileError: it is installed but does not have the file.
+    """
+    try:
+        from integrand_models import path
+    except ImportError:
+        raise MissingExtraError("integrand-models", "models", purpose) from None
+    try:
+        return path(name)
+    except FileNotFoundError:
+        raise FileError(
+            f"{purpose} needs {name}, which the installed integrand-models does not have; expected a version that belongs to "
+            "this integrand. Install it with: pip install --upgrade 'integrand[models]'"
+        ) from None
+
+
 def _from_torch(path: Path) -> Any:
     return torch.load(path, weights_only=True, map_location="cpu")
 

@@ -19,6 +19,7 @@ from integrand.apps.molecules import weave as _weave
 from integrand.apps.molecules.molgraph import Batch, Graph, collate, graph, parse
 from integrand.apps.molecules.weave import NAMES, Histogram, Weave, load_weave, read_weave, write_weave
 from integrand.errors import OptionError
+from integrand.loading import shipped
 
 Data = Callable[[str], Path]
 TRAINING = Path(__file__).resolve().parents[3] / "training"
@@ -97,7 +98,7 @@ def test_one_module_against_loops() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_small_and_load_frozen(name: str) -> None:
-    path = Path(_weave.__file__).with_name(f"{name}.safetensors")
+    path = shipped(f"{name}.safetensors", "this test")
     assert path.stat().st_size < 1.2e6
     net = load_weave(name, "cpu")  # type: ignore[arg-type]
     assert not net.training
@@ -234,7 +235,7 @@ def test_a_small_network_learns_to_count_carbons(training: ModuleType) -> None:
 
 def card(name: str) -> float:
     """The ROC-AUC on test scaffolds that the model card claims."""
-    text = Path(_weave.__file__).with_name("molecules.md").read_text(encoding="utf-8")
+    text = shipped("molecules.md", "this test").read_text(encoding="utf-8")
     row = re.search(rf"^\| `{name}` \|(.*)\|$", text, re.MULTILINE)
     assert row is not None
     return float(row.group(1).split("|")[2])

@@ -16,6 +16,7 @@ from integrand.apps import questions
 from integrand.apps.questions.question_files import OFFICIAL, answer_type, parsed, read
 from integrand.apps.questions.textcnn import PAD, SPECIAL, UNKNOWN, TextCNN, Vocabulary, words_of
 from integrand.errors import FileError, InputError, OptionError, TargetError
+from integrand.loading import shipped
 
 Data = Callable[[str], Path]
 
@@ -87,9 +88,8 @@ def test_accuracy_on_trec(data: Data, trec: questions.Classifier) -> None:
 
 @pytest.mark.parametrize("name", ["wtq", "trec"])
 def test_weights_are_small_and_have_a_card(name: str) -> None:
-    folder = Path(questions.__file__).parent
-    assert (folder / f"questions-{name}.safetensors").stat().st_size < 4e6
-    assert f"questions-{name}.safetensors" in (folder / "questions.md").read_text(encoding="utf-8")
+    assert shipped(f"questions-{name}.safetensors", "this test").stat().st_size < 4e6
+    assert f"questions-{name}.safetensors" in shipped("questions.md", "this test").read_text(encoding="utf-8")
 
 
 @settings(max_examples=200, deadline=None)

@@ -15,7 +15,7 @@ from torch import nn
 from integrand.apps import translation
 from integrand.apps.translation import Alignment, Translator
 from integrand.apps.translation.model import _NextPiece
-from integrand.apps.translation.seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq
+from integrand.apps.translation.seq2seq import END, START, Seq2Seq
 from integrand.errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from integrand.functions.model_state import modules_of
 
@@ -26,8 +26,6 @@ GREETING = "good morning ladies and gentlemen"
 def translator() -> Translator:
     pytest.importorskip("safetensors")
     pytest.importorskip("tokenizers")
-    if not WEIGHTS.is_file() or not PIECES.is_file():
-        pytest.skip(f"needs {WEIGHTS.name} and {PIECES.name}: see training/translation.py")
     return translation.load("cpu")
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from integrand.apps.translation.seq2seq import END, PIECES, START, WEIGHTS, Seq2Seq, load, load_pieces, search
+from integrand.apps.translation.seq2seq import END, START, WEIGHTS, Seq2Seq, load, load_pieces, search
 from integrand.errors import FileError
+from integrand.loading import shipped
 
 GREETINGS = {f"Guten Morgen{comma} {mine}Damen und Herren" for comma in (",", "", "!") for mine in ("meine ", "Meine ")}
 SAID = {
@@ -32,8 +33,6 @@ SAID = {
 def translator():
     pytest.importorskip("safetensors")
     pytest.importorskip("tokenizers")
-    if not WEIGHTS.is_file() or not PIECES.is_file():
-        pytest.skip(f"needs {WEIGHTS.name} and {PIECES.name}: see training/translation.py")
     return load(), load_pieces()
 
 
@@ -94,8 +93,9 @@ def test_teacher_forcing_gives_the_probability_that_decoding_step_by_step_gives(
 def test_the_weights_are_small_and_half_precision(translator):
     from safetensors.torch import load_file
 
-    assert WEIGHTS.stat().st_size < 20e6
-    assert {tensor.dtype for tensor in load_file(WEIGHTS).values()} == {torch.float16}
+    weights = shipped(WEIGHTS, "this test")
+    assert weights.stat().st_size < 20e6
+    assert {tensor.dtype for tensor in load_file(weights).values()} == {torch.float16}
     assert translator[1].get_vocab_size() == translator[0].pieces.num_embeddings
 
 

@@ -9,7 +9,10 @@ from functools import cache
 from os import PathLike
 from pathlib import Path
 
-from ...errors import FileError, OptionError, TargetError
+from ...errors import FileError, MissingExtraError, OptionError, TargetError
+from ...loading import shipped
+
+IMAGENET_CLASSES = 1000
 
 _SYNSET = re.compile(r"^n\d{8}\s+")
 """What some lists have in front of each name: ImageNet's own number of the class."""
@@ -17,8 +20,20 @@ _SYNSET = re.compile(r"^n\d{8}\s+")
 
 @cache
 def imagenet() -> tuple[str, ...]:
-    """The 1000 classes of ImageNet in the order of the outputs, each with its synonyms: ``tabby, tabby cat``."""
-    return _parse(Path(__file__).with_name("imagenet.txt").read_text(encoding="utf-8"))
+    """The 1000 classes of ImageNet in the order of the outputs, each with its synonyms: ``tabby, tabby cat``.
+
+    Raises:
+        MissingExtraError: the names are WordNet's, in the distribution ``integrand-models``, and that is not installed.
+    """
+    return _parse(shipped("imagenet.txt", "naming ImageNet's classes").read_text(encoding="utf-8"))
+
+
+def imagenet_if_installed() -> tuple[str, ...] | None:
+    """:func:`imagenet`, or None without ``integrand-models``: networks work without names, by the numbers of the classes."""
+    try:
+        return imagenet()
+    except MissingExtraError:
+        return None
 
 
 def read_classes(classes: str | PathLike[str] | Sequence[str]) -> tuple[str, ...]:

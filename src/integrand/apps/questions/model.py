@@ -5,8 +5,8 @@
     print(classifier.explain(["how many people live there?"])[0])        # how(+0.42) many(+0.38) ...
     print(questions.rules(classifier, many_questions))    # which words and phrases trigger which class
 
-The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` beside this file. The baseline is
-the question with all embeddings zero; a word's attribution is the sum over its embedding.
+The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` in the distribution
+``integrand-models``. The baseline is the question with all embeddings zero; a word's attribution is the sum over its embedding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -24,8 +23,9 @@ from torch import Tensor
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import FileError, InputError, MissingExtraError, OptionError, TargetError
+from ...errors import InputError, MissingExtraError, OptionError, TargetError
 from ...functions.target import Score
+from ...loading import shipped
 from .result import QuestionAnswer, WordAttribution
 from .textcnn import PAD, TextCNN, Vocabulary, Word, words_of
 
@@ -209,9 +209,7 @@ def load(name: ModelName | str = "wtq", device: torch.device | str | None = None
     """
     if name not in SOURCES:
         raise OptionError(f"got the model {name!r}; expected one of {', '.join(SOURCES)}.")
-    path = Path(__file__).with_name(f"questions-{name}.safetensors")
-    if not path.exists():
-        raise FileError(f"there is no {path.name} beside {Path(__file__).name}; install integrand again, or train it.")
+    path = shipped(f"questions-{name}.safetensors", "classifying questions")
     try:
         from safetensors import safe_open
     except ImportError:

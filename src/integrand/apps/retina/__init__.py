@@ -5,7 +5,7 @@
     print(grader.grade(eye))                          # grade 2: moderate non-proliferative diabetic retinopathy, ...
     why = grader.explain(eye, target="referable")     # which pixels speak for it
 
-The grader is no medical device: see the model card, ``retina.md`` beside this file.
+The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
 """
 
 from .fundus import BASELINES, BaselineName, Eye, see

@@ -5,7 +5,7 @@
     print(grader.grade(eye))                          # grade 2: moderate non-proliferative diabetic retinopathy, ...
     why = grader.explain(eye, target="referable")     # which pixels speak for it
 
-The grader is no medical device: see the model card, ``retina.md`` beside this file.
+The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import FileError
+from ...loading import shipped
 from ..images.model import Network
 from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
@@ -32,7 +32,7 @@ from .fundus import SIDE, BaselineName, Eye, Pixels, see
 if TYPE_CHECKING:
     from ..images.result import Explanation
 
-WEIGHTS = Path(__file__).with_name("retina.safetensors")
+WEIGHTS = "retina.safetensors"
 PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
 
 GRADES = (
@@ -224,12 +224,11 @@ class Grader:
 
 def load(device: torch.device | str | None = None) -> Grader:
     """The grader, on a device: by default a GPU where torch finds one."""
-    if not WEIGHTS.exists():
-        raise FileError(f"there is no {WEIGHTS.name} beside {Path(__file__).name}; install integrand again, or train it.")
+    weights = shipped(WEIGHTS, "grading a retina")
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    network = efficientnet_lite0(str(WEIGHTS)).module
+    network = efficientnet_lite0(str(weights)).module
     assert isinstance(network, nn.Module)
     module = Evidence(network.float()).eval().requires_grad_(False).to(place)
     source = "integrand's own, trained on DeepDRiD (CC BY-SA 4.0) by training/retina.py"
-    notes = ("not a medical device: see the model card, retina.md beside integrand/apps/retina.py",)
+    notes = ("not a medical device: see the model card, retina.md in the package integrand-models",)
     return Grader(Network("retina", module, PREPROCESS, SCORES, source, notes, len(SCORES)))

@@ -6,9 +6,9 @@
     print(alignment)                                                  # a row for each German word
     alignment.save("alignment.html")
 
-The network is an LSTM encoder-decoder with attention, with weights of our own: see the model card, ``translation.md`` beside
-this file. The baseline is the paper's: zero embeddings, except for the markers at start and end. The translation so far is an
-input like the text, so that the probability of each output piece is accounted for in full.
+The network is an LSTM encoder-decoder with attention, with weights of our own: see the model card, ``translation.md`` in the
+distribution ``integrand-models``. The baseline is the paper's: zero embeddings, except for the markers at start and end. The
+translation so far is an input like the text, so that the probability of each output piece is accounted for in full.
 """
 
 from .model import Translator, load

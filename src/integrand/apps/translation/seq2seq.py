@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ...errors import FileError, MissingExtraError
-from ...loading import read_state
+from ...loading import read_state, shipped
 
-WEIGHTS = Path(__file__).with_name("translation.safetensors")
-PIECES = Path(__file__).with_name("translation.json")
+WEIGHTS = "translation.safetensors"
+PIECES = "translation.json"
+"""The translator's files in the distribution ``integrand-models``."""
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
@@ -149,8 +150,9 @@ class Seq2Seq(nn.Module):
         return self.decode(self.encode(source, lengths), prefix)[0]
 
 
-def load(weights: str | PathLike[str] = WEIGHTS) -> Seq2Seq:
-    """The translator in eval mode, in float32, on the CPU; its sizes are read off the weights."""
+def load(weights: str | PathLike[str] | None = None) -> Seq2Seq:
+    """The translator in eval mode, in float32, on the CPU; its sizes are read off the weights, by default the shipped ones."""
+    weights = shipped(WEIGHTS, "translating") if weights is None else weights
     state = {name: tensor.float() for name, tensor in read_state(weights).items()}
     try:
         (vocabulary, embedding), hidden = state["pieces.weight"].shape, len(state["look.project.weight"])
@@ -161,12 +163,13 @@ def load(weights: str | PathLike[str] = WEIGHTS) -> Seq2Seq:
     return model.eval()
 
 
-def load_pieces(path: str | PathLike[str] = PIECES) -> Any:
-    """The vocabulary, a ``tokenizers.Tokenizer``: ``encode(text).ids`` with markers, ``decode(ids)``."""
+def load_pieces(path: str | PathLike[str] | None = None) -> Any:
+    """The vocabulary, by default the shipped one: a ``tokenizers.Tokenizer`` with ``encode(text).ids`` and ``decode(ids)``."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
         raise MissingExtraError("tokenizers", "text", "translating") from None
+    path = shipped(PIECES, "translating") if path is None else path
     if not Path(path).is_file():
         raise FileError(f"there is no file {str(path)!r}. Give the vocabulary that belongs to the weights.")
     return Tokenizer.from_file(str(path))
