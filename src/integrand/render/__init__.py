@@ -9,7 +9,7 @@ from ..attribution import Attribution
 from ..errors import MissingExtraError
 from .certificate_text import certificate_table, promises
 from .html import page
-from .image.panel import View
+from .image.views import View
 from .scene import Others, PictureOptions, compose
 
 if TYPE_CHECKING:

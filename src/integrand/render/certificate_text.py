@@ -1,4 +1,4 @@
-"""A certificate in words: for the page, for a notebook, for the line under a picture."""
+"""Certificates in words: for a page, for a notebook and for the line under a picture."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ MEANING = {
 
 _ROWS_SHOWN = 100
 
+CANCELS = 20.0
+"""Where the magnitudes exceed the change of the score by this factor, the page explains why."""
+
+MISSES, UNUSABLE = 0.1, 0.33
+"""The shares of the change that the sum may miss before a reader is told, and before it is called unusable."""
+
 
 def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
-    """What is known of one example, as (name, value, what it means in one line)."""
+    """The certificate of one example as rows of (name, value, meaning in one line)."""
     change = example.score - example.baseline_score
     rows = [
         ("Score at the input", number(example.score), f"F(x): {example.target}, for what is explained."),
@@ -48,26 +54,8 @@ def facts(example: ExampleCertificate) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _precision(example: ExampleCertificate) -> str:
-    return example.precision + (f", within {percent(example.moved)} of float32" if example.moved else "")
-
-
-def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:
-    """The error and what was asked for; nothing where there was nothing to estimate."""
-    if example.status is Status.EXACT:
-        return []
-    return [
-        (
-            "Estimated error",
-            percent(example.error),
-            "Errors of all features added up, as a share of all attributions added up (both without signs).",
-        ),
-        ("Tolerance", percent(example.tol), "The error that was asked for."),
-    ]
-
-
 def promises(certificate: Certificate) -> str:
-    """Which of the paper's axioms the method promises, in a sentence; '' where nothing is said."""
+    """Which of the paper's axioms the method promises, in a sentence; '' where the certificate says nothing of it."""
     if not certificate.promises:
         return ""
     kept = [promise.axiom for promise in certificate.promises if promise.kept]
@@ -77,16 +65,12 @@ def promises(certificate: Certificate) -> str:
 
 
 def sentence(example: ExampleCertificate) -> str:
-    """What the attributions account for, in a sentence."""
+    """The change of the score and the sum of the attributions, in a sentence."""
     change = example.score - example.baseline_score
     return (
         f"From baseline to input the score goes from {number(example.baseline_score, 3)} to {number(example.score, 3)}, "
         f"a change of {number(change, 3)}. The attributions add up to {number(change + example.residual, 3)}."
     )
-
-
-CANCELS = 20.0
-"""Where the magnitudes are so many times the change of the score, the page explains it."""
 
 
 def cancelling(example: ExampleCertificate) -> str:
@@ -122,7 +106,7 @@ def cancelling(example: ExampleCertificate) -> str:
 
 
 def amount(value: float) -> str:
-    """A number for people who do not read powers of ten.
+    """A number written without powers of ten, for general readers.
 
     >>> amount(0.40391), amount(1808.6)
     ('0.404', '1,809')
@@ -130,17 +114,8 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else number(value, 3)
 
 
-def _of_change(example: ExampleCertificate) -> str:
-    change = example.score - example.baseline_score
-    return f", which is {percent(abs(example.residual / change))} of the change" if change else ""
-
-
-MISSES, UNUSABLE = 0.1, 0.33
-"""The shares of the change that the sum may miss before a reader is told, and before it is called unusable."""
-
-
 def sum_note(example: ExampleCertificate) -> str:
-    """What a reader must know before relying on the sum of the attributions, in a sentence or two; '' where it is fine.
+    """A warning about the sum of the attributions, in a sentence or two; '' where the sum can be relied on.
 
     The error is a share of the magnitudes. Where nearly all of these cancel, each attribution may be accurate although
     what is left in the sum is as large as the change of the score.
@@ -177,7 +152,7 @@ def caption(example: ExampleCertificate) -> str:
 
 
 def verdict(example: ExampleCertificate) -> str:
-    """The status with its meaning and remedy, escaped, in one box: green, amber where the sum misses much, or orange."""
+    """The status with its meaning and remedy as an HTML box: green, amber where the sum misses much, orange for failures."""
     kind = "bad" if not example.converged else "mixed" if sum_note(example) else "good"
     advice = f" <strong>What to do:</strong> {escape(example.remedy)}." if example.remedy else ""
     return (
@@ -186,16 +161,8 @@ def verdict(example: ExampleCertificate) -> str:
     )
 
 
-def _meaning(example: ExampleCertificate) -> str:
-    """What the status says, and what it does not say of the sum."""
-    note = sum_note(example)
-    if example.status is Status.CONVERGED and note:
-        return note  # says both
-    return f"{MEANING[example.status]} {note}".rstrip()
-
-
 def certificate_table(certificate: Certificate) -> str:
-    """The certificate as a piece of HTML, for notebooks. Needs no optional package.
+    """The certificate as an HTML fragment, for notebooks. Needs no optional package.
 
     Args:
         certificate: of one example, drawn with the meaning of each number, or of several, one line each.
@@ -220,6 +187,37 @@ def certificate_table(certificate: Certificate) -> str:
     return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}{advice}</div>"
 
 
+def _precision(example: ExampleCertificate) -> str:
+    return example.precision + (f", within {percent(example.moved)} of float32" if example.moved else "")
+
+
+def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:
+    """The rows for the error and the tolerance; none where nothing was estimated."""
+    if example.status is Status.EXACT:
+        return []
+    return [
+        (
+            "Estimated error",
+            percent(example.error),
+            "Errors of all features added up, as a share of all attributions added up (both without signs).",
+        ),
+        ("Tolerance", percent(example.tol), "The error that was asked for."),
+    ]
+
+
+def _of_change(example: ExampleCertificate) -> str:
+    change = example.score - example.baseline_score
+    return f", which is {percent(abs(example.residual / change))} of the change" if change else ""
+
+
+def _meaning(example: ExampleCertificate) -> str:
+    """What the status says of the result, with a warning where the sum cannot be relied on."""
+    note = sum_note(example)
+    if example.status is Status.CONVERGED and note:
+        return note  # says both
+    return f"{MEANING[example.status]} {note}".rstrip()
+
+
 def _sentence(example: ExampleCertificate) -> str:
     remedy = example.remedy
     mark = "⚠" if not example.converged or sum_note(example) else "✓"
@@ -228,7 +226,7 @@ def _sentence(example: ExampleCertificate) -> str:
 
 
 def _different(certificate: Certificate) -> list[ExampleCertificate]:
-    """One example of each status that needs attention, with a sum to rely on and without."""
+    """One example of each status that needs attention, apart for those whose sum can and cannot be relied on."""
     notable = (one for one in reversed(certificate.examples) if not one.converged or sum_note(one))
     found = {(example.status, not sum_note(example)): example for example in notable}
     return list(found.values())

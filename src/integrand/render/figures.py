@@ -1,8 +1,9 @@
-"""The scene laid out with matplotlib. Sizes are in inches; nothing touches pyplot or its global state."""
+"""Scenes and paths laid out with matplotlib. Sizes are in inches; nothing touches pyplot or its global state."""
 
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,9 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from ..words import number
 from .certificate_text import caption
-from .image.panel import Panel
+from .image.image_pictures import SHARES, Journey
 from .image.pixels import COLOURS
+from .image.views import Panel
 from .scene import Bars, Example, Scene
 
 INK, GREY, WARNING = "#1c2128", "#6a737d", "#a8460b"
@@ -25,14 +28,22 @@ POSITIVE, NEGATIVE = COLOURS[-1], COLOURS[0]
 SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.82
 LINE, LABELS, NUMBERS, REST, LEGEND = 0.27, 1.9, 4.4, 0.22, 0.15
 NOTE, STEP, LISTED = 8.5, 0.15, 0.135
-"""The size of notes in points, the distance of their lines in inches, and of the lines under a picture."""
+"""The size of notes in points, and the line heights of notes and of the lines under a picture in inches."""
 
 MOST_COLUMNS, TALLEST = 4, 1.75
-"""Panels in a row, and how many times as high as wide a panel may be; taller photos are drawn narrower."""
+"""The number of panels in a row, and the largest ratio of a panel's height to its width; taller photos are narrower."""
+
+PATH_LEFT, PATH_WIDE, PATH_RIGHT = 0.85, 6.6, 0.6
+PATH_HEAD, PATH_SCORE, PATH_MASS, PATH_GAP, PATH_FOOT = 0.58, 1.55, 1.15, 0.42, 0.82
+PATH_THUMB, PATH_TALLEST, PATH_UNDER = 1.05, 1.5, 0.5
+"""The layout of a path's figure, in inches: margins, the two plots, and the thumbnails over them."""
+
+MASS_COLOURS = ("#2b6ca3", "#7fb2d6", "#cfe2f0")
+"""The colours of the first half of the attribution mass, of the part up to 90%, and of the rest."""
 
 
 class FigureCell(Figure):
-    """A figure that notebooks draw although pyplot does not know of it."""
+    """A matplotlib figure that notebooks display although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -42,7 +53,7 @@ class FigureCell(Figure):
 
 @dataclass(frozen=True)
 class FigureRow:
-    """Parts next to each other, in inches.
+    """A row of panels or bar charts, with its layout in inches.
 
     Attributes:
         parts: panels or bars, each with its title and note.
@@ -60,12 +71,12 @@ class FigureRow:
 
     @property
     def head(self) -> float:
-        """The room for titles and notes."""
+        """The height of the titles and notes above the row, in inches."""
         return HEAD + STEP * (self.lines - 1)
 
 
 def draw(scene: Scene) -> Figure:
-    """Lay the scene out, one row per example, or several of at most four columns."""
+    """Lay a scene out as a figure: a row per example, or several rows of at most four panels."""
     grids = [_rows(example) for example in scene.examples]
     width = max(_right(row) for rows in grids for row in rows)
     title = TOP if scene.title or scene.left_out else 0.0
@@ -91,12 +102,151 @@ def draw(scene: Scene) -> Figure:
     return figure
 
 
+def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -> None:
+    """Write a title and a note above axes of a given width in inches; text that does not fit is cut off.
+
+    Args:
+        axes: what they are about.
+        title: one line.
+        note: one line or two.
+        wide: in inches.
+        lines: for how many lines of notes there is room.
+    """
+    up: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "va": "baseline",
+        "annotation_clip": False,
+    }
+    size = next((size for size in (11.0, 10.0, 9.0) if in_inches(title, size, bold=True) <= wide), 9.0)
+    over = 72 * STEP * (lines - 1)
+    text = plain(fitted(title, wide, size, bold=True))
+    axes.annotate(text, (0, 1), (0, 19 + over), size=size, weight="bold", color=INK, **up)
+    shown = wrapped(note, wide) if lines > 1 else [fitted(note, wide, NOTE)]
+    for i, line in enumerate(shown):
+        axes.annotate(plain(line), (0, 1), (0, 6 + over - 72 * STEP * i), size=NOTE, color=GREY, **up)
+
+
+@lru_cache(maxsize=4096)
+def in_inches(text: str, size: float, *, bold: bool = False) -> float:
+    """The width of a text as matplotlib draws it, in inches."""
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return float(width) / 72
+
+
+def fitted(text: str, wide: float, size: float, *, bold: bool = False) -> str:
+    """As much of a text as fits into a width in inches, with an ellipsis where it is cut."""
+    text = text[:400]
+    if in_inches(text, size, bold=bold) <= wide:
+        return text
+    most = max((k for k in range(len(text)) if in_inches(text[:k].rstrip() + "…", size, bold=bold) <= wide), default=0)
+    return text[:most].rstrip() + "…"
+
+
+def wrapped(note: str, wide: float) -> list[str]:
+    """A note broken into at most two lines of a width in inches; the rest is cut off."""
+    if in_inches(note, NOTE) <= wide:
+        return [note]
+    words = note.split(" ")
+    fits = max((k for k in range(1, len(words)) if in_inches(" ".join(words[:k]), NOTE) <= wide), default=0)
+    if not fits:
+        return [fitted(note, wide, NOTE)]
+    return [" ".join(words[:fits]), fitted(" ".join(words[fits:]), wide, NOTE)]
+
+
+def plain(text: str) -> str:
+    """The text escaped so that matplotlib does not read dollar signs as mathematics."""
+    return text.replace("$", r"\$")  # matplotlib reads dollars as mathematics
+
+
+def draw_panel(axes: Axes, panel: Panel) -> float:
+    """Draw one panel with its colour bar; returns the width that the colour bar takes."""
+    # Smooth for photos; colours that mean a number, and pixels large enough to be seen, stay as they are.
+    smooth = panel.limit is None and max(panel.pixels.shape) >= 112
+    axes.imshow(panel.pixels, interpolation="bicubic" if smooth else "nearest")
+    axes.set_axis_off()
+    for mark in panel.marks:
+        plate = {"boxstyle": "round,pad=0.12", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+        look: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.05, "bbox": plate}
+        axes.text(mark.x - 0.5, mark.y - 0.5, plain(mark.text), size=6.5, weight="bold", color=INK, **look)
+    if panel.limit is None:
+        return 0.0
+    beside = axes.inset_axes((1.025, 0, 0.035, 1))
+    limit = panel.limit or 1.0
+    colours = LinearSegmentedColormap.from_list("signed", panel.colours)
+    ramp = np.linspace(-limit, limit, 256)[:, None]
+    extent = (0.0, 1.0, -limit, limit)
+    beside.imshow(ramp, cmap=colours, norm=Normalize(-limit, limit), origin="lower", extent=extent, aspect="auto")
+    beside.set_xticks([])
+    beside.yaxis.tick_right()
+    low, high = ("≤ −", "≥ ") if panel.clipped else ("−", "+")
+    ends = [f"{low}{limit:.2g}", "0", f"{high}{limit:.2g}"] if panel.limit else ["", "0", ""]
+    beside.set_yticks([-limit, 0, limit], ends)
+    beside.tick_params(length=0, labelsize=7, labelcolor=GREY, pad=3)
+    beside.set_frame_on(False)
+    return BAR
+
+
+def draw_bars(axes: Axes, bars: Bars, *, names: bool, ends: tuple[float, float] | None = None) -> None:
+    """Draw a bar chart; ``ends`` are the smallest and largest value that fit, by default those of the bars."""
+    values = np.nan_to_num(np.array(bars.values), nan=0.0, posinf=0.0, neginf=0.0)
+    places = np.arange(len(values))
+    axes.barh(places, values, height=0.68, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
+    low, high = (min(float(values.min()), 0.0), max(float(values.max()), 0.0)) if ends is None else ends
+    reach = max(-low, high) or 1.0
+    axes.set_xlim(low - 0.28 * reach * (low < 0), high + 0.28 * reach)
+    axes.set_ylim(len(values) - 0.4, -0.6)
+    for place, shown, value in zip(places, values, bars.values, strict=True):
+        text = f"{value:+.2g}" if np.isfinite(value) else str(value)
+        side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
+        axes.annotate(text, (shown, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_yticks(places, [plain(short(name)) for name in bars.names] if names else [""] * len(values))
+    axes.set_xticks([])
+    axes.tick_params(length=0, labelsize=8, labelcolor=INK)
+    axes.spines[:].set_visible(False)
+    if bars.hidden:
+        axes.set_xlabel(f"and {bars.hidden} more, adding up to {bars.rest:+.2g}", size=7.5, color=GREY, loc="left")
+
+
+def short(name: str, most: int = 28) -> str:
+    """The text cut to at most so many characters, with an ellipsis."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def draw_path(journey: Journey) -> Figure:
+    """Draw the score along a path, where its attribution mass lies, and thumbnails of the photo along it."""
+    thumbs = max(map(_thumb_height, (frame.pixels.shape for frame in journey.thumbnails)), default=0.0)
+    top = thumbs + (PATH_UNDER if thumbs else 0)
+    width, height = PATH_LEFT + PATH_WIDE + PATH_RIGHT, PATH_HEAD + top + PATH_SCORE + PATH_GAP + PATH_MASS + PATH_FOOT
+    figure = FigureCell(figsize=(width, height), dpi=160, facecolor="white")
+    FigureCanvasAgg(figure)
+
+    def at(left: float, down: float, wide: float, high: float) -> Axes:
+        return figure.add_axes((left / width, 1 - (down + high) / height, wide / width, high / height))
+
+    title = plain(fitted(journey.label, width, 12, bold=True))
+    figure.text(0, 1 - 0.05 / height, title, size=12, weight="bold", color=INK, va="top")
+    figure.text(0, 1 - 0.3 / height, plain(fitted(journey.note, width, 8.5)), size=8.5, color=GREY, va="top")
+    _draw_thumbnails(journey, at, thumbs)
+    score = at(PATH_LEFT, PATH_HEAD + top, PATH_WIDE, PATH_SCORE)
+    mass = at(PATH_LEFT, PATH_HEAD + top + PATH_SCORE + PATH_GAP, PATH_WIDE, PATH_MASS)
+    _draw_score(score, journey)
+    _draw_mass(mass, journey)
+    _draw_times(score, mass, journey)
+    colour = GREY if journey.certificate.converged else WARNING
+    said = fitted(caption(journey.certificate), width, 7.5)
+    figure.text(0, 0.15 / height, plain(said), size=7.5, color=colour, va="bottom")
+    return figure
+
+
 def _gaps(rows: list[FigureRow]) -> float:
     return FOOT + GAP * (len(rows) - 1)
 
 
 def _rows(example: Example) -> list[FigureRow]:
-    """The parts of an example, in rows of at most four panels of about the same length."""
+    """The panels or bar charts of an example, in rows of at most four and of about equal length."""
     parts: list[Panel | Bars] = [*example.panels, *example.bars]
     wide = NUMBERS if example.bars else SIDE
     side_by_side = 1 < example.together < MOST_COLUMNS
@@ -127,7 +277,7 @@ def _high(part: Panel | Bars) -> float:
 
 
 def _tall(panel: Panel) -> float:
-    """The picture alone, without the lines under it."""
+    """The height of the picture alone, without the lines under it, in inches."""
     height, width, _ = panel.pixels.shape
     return min(SIDE * float(height) / float(width), TALLEST * SIDE)
 
@@ -156,121 +306,77 @@ def _draw_row(figure: Figure, row: FigureRow, top: float, size: tuple[float, flo
 
 
 def _list(axes: Axes, panel: Panel) -> None:
-    """Under a picture with marks, what they stand for: there is not room for every number on it."""
+    """Write the lines of a panel with marks under its picture, where not every number has room."""
     for i, line in enumerate(panel.lines if panel.marks else ()):
         text, down = plain(fitted(line, SIDE + BAR, 7)), -9 - 72 * LISTED * i
         up: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
         axes.annotate(text, (0, 0), (0, down), size=7, color=GREY, va="baseline", **up)
 
 
-def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -> None:
-    """A title and a note over axes that are so many inches wide; what does not fit is cut off.
-
-    Args:
-        axes: what they are about.
-        title: one line.
-        note: one line or two.
-        wide: in inches.
-        lines: for how many lines of notes there is room.
-    """
-    up: dict[str, Any] = {
-        "xycoords": "axes fraction",
-        "textcoords": "offset points",
-        "va": "baseline",
-        "annotation_clip": False,
-    }
-    size = next((size for size in (11.0, 10.0, 9.0) if in_inches(title, size, bold=True) <= wide), 9.0)
-    over = 72 * STEP * (lines - 1)
-    text = plain(fitted(title, wide, size, bold=True))
-    axes.annotate(text, (0, 1), (0, 19 + over), size=size, weight="bold", color=INK, **up)
-    shown = wrapped(note, wide) if lines > 1 else [fitted(note, wide, NOTE)]
-    for i, line in enumerate(shown):
-        axes.annotate(plain(line), (0, 1), (0, 6 + over - 72 * STEP * i), size=NOTE, color=GREY, **up)
+def _thumb_height(shape: tuple[int, ...]) -> float:
+    return min(PATH_THUMB * shape[0] / shape[1], PATH_TALLEST)
 
 
-@lru_cache(maxsize=4096)
-def in_inches(text: str, size: float, *, bold: bool = False) -> float:
-    """How wide a text is drawn."""
-    font = FontProperties(size=size, weight="bold" if bold else "normal")
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
-    return float(width) / 72
+def _draw_thumbnails(journey: Journey, at: Any, high: float) -> None:
+    """Draw each thumbnail over its time, narrower where there are many."""
+    count = len(journey.thumbnails)
+    for frame, t in zip(journey.thumbnails, journey.times, strict=True):
+        wide = min(PATH_THUMB, 0.92 * PATH_WIDE / (count - 1))
+        axes = at(PATH_LEFT + t * PATH_WIDE - wide / 2, PATH_HEAD, wide, high)
+        axes.set_anchor("S")
+        axes.imshow(frame.pixels, interpolation="bicubic" if max(frame.pixels.shape) >= 112 else "nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set(color="#c8cdd3", linewidth=0.6)
+        axes.set_xlabel(f"t = {frame.title}", size=7.5, color=GREY, labelpad=3)
 
 
-def fitted(text: str, wide: float, size: float, *, bold: bool = False) -> str:
-    """As much of a text as fits into so many inches."""
-    text = text[:400]
-    if in_inches(text, size, bold=bold) <= wide:
-        return text
-    most = max((k for k in range(len(text)) if in_inches(text[:k].rstrip() + "…", size, bold=bold) <= wide), default=0)
-    return text[:most].rstrip() + "…"
+def _draw_score(axes: Axes, journey: Journey) -> None:
+    certificate, mean = journey.certificate, journey.mean
+    for part in journey.single:
+        axes.plot(part.t, part.score, color="#b9c0c8", linewidth=0.8)
+    dots = "o" if len(mean.t) <= 200 else None
+    axes.plot(mean.t, mean.score, color=INK, linewidth=1.6, marker=dots, markersize=1.9)
+    low, high = axes.get_ylim()
+    ends = {certificate.baseline_score: "F(x′)", certificate.score: "F(x)"}
+    if abs(certificate.score - certificate.baseline_score) < 0.15 * (high - low):  # no room for both
+        ends = {certificate.score: "F(x)"}
+    for value in ends:
+        axes.axhline(value, color="#d5dae0", linewidth=0.8, zorder=0)
+    axes.set_yticks(list(ends), [f"{name} {number(value, 3)}" for value, name in ends.items()])
+    _dress_plot(axes, "score along the path")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [""] * 5)
 
 
-def wrapped(note: str, wide: float) -> list[str]:
-    """A note in one line or two; what does not fit into two is cut off."""
-    if in_inches(note, NOTE) <= wide:
-        return [note]
-    words = note.split(" ")
-    fits = max((k for k in range(1, len(words)) if in_inches(" ".join(words[:k]), NOTE) <= wide), default=0)
-    if not fits:
-        return [fitted(note, wide, NOTE)]
-    return [" ".join(words[:fits]), fitted(" ".join(words[fits:]), wide, NOTE)]
+def _draw_mass(axes: Axes, journey: Journey) -> None:
+    mean = journey.mean
+    cuts = [0.0, *(t if math.isfinite(t) else 1.0 for t in journey.reached), 1.0]
+    for colour, start, end in zip(MASS_COLOURS, cuts, cuts[1:], strict=False):
+        t = np.unique(np.r_[start, mean.t[(mean.t > start) & (mean.t < end)], end])
+        axes.fill_between(t, np.interp(t, mean.t, mean.mass), color=colour, linewidth=0)
+    axes.plot(mean.t, mean.mass, color=INK, linewidth=0.9)
+    most = float(mean.mass.max())
+    axes.set_ylim(0, 1.18 * most or 1.0)
+    axes.set_yticks(
+        [0, most] if most else [0], ["0", f"{most:,.0f}" if 100 <= most < 1e6 else number(most, 2)] if most else ["0"]
+    )
+    _dress_plot(axes, "attribution mass per t: magnitudes of gradient × step, added up over the features")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\nbaseline", "0.25", "0.5", "0.75", "1\ninput"])
 
 
-def plain(text: str) -> str:
-    """A text that matplotlib draws as it is."""
-    return text.replace("$", r"\$")  # matplotlib reads dollars as mathematics
+def _draw_times(score: Axes, mass: Axes, journey: Journey) -> None:
+    """Mark the times at which the shares of the mass are reached, as lines through both plots."""
+    for share, t in zip(SHARES, journey.reached, strict=True):
+        if math.isfinite(t):
+            for axes in (score, mass):
+                axes.axvline(t, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+            up: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            mass.annotate(f"{100 * share:g}%", (t, 1), (3, -2), size=7.5, color=INK, va="top", **up)
 
 
-def draw_panel(axes: Axes, panel: Panel) -> float:
-    """Draw one panel; returns the width that its colour bar takes."""
-    # Smooth for photos; colours that mean a number, and pixels large enough to be seen, stay as they are.
-    smooth = panel.limit is None and max(panel.pixels.shape) >= 112
-    axes.imshow(panel.pixels, interpolation="bicubic" if smooth else "nearest")
-    axes.set_axis_off()
-    for mark in panel.marks:
-        plate = {"boxstyle": "round,pad=0.12", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
-        look: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.05, "bbox": plate}
-        axes.text(mark.x - 0.5, mark.y - 0.5, plain(mark.text), size=6.5, weight="bold", color=INK, **look)
-    if panel.limit is None:
-        return 0.0
-    beside = axes.inset_axes((1.025, 0, 0.035, 1))
-    limit = panel.limit or 1.0
-    colours = LinearSegmentedColormap.from_list("signed", panel.colours)
-    ramp = np.linspace(-limit, limit, 256)[:, None]
-    extent = (0.0, 1.0, -limit, limit)
-    beside.imshow(ramp, cmap=colours, norm=Normalize(-limit, limit), origin="lower", extent=extent, aspect="auto")
-    beside.set_xticks([])
-    beside.yaxis.tick_right()
-    low, high = ("≤ −", "≥ ") if panel.clipped else ("−", "+")
-    ends = [f"{low}{limit:.2g}", "0", f"{high}{limit:.2g}"] if panel.limit else ["", "0", ""]
-    beside.set_yticks([-limit, 0, limit], ends)
-    beside.tick_params(length=0, labelsize=7, labelcolor=GREY, pad=3)
-    beside.set_frame_on(False)
-    return BAR
-
-
-def draw_bars(axes: Axes, bars: Bars, *, names: bool, ends: tuple[float, float] | None = None) -> None:
-    """Draw bars; ``ends`` are the least and the largest value that fit, their own if not given."""
-    values = np.nan_to_num(np.array(bars.values), nan=0.0, posinf=0.0, neginf=0.0)
-    places = np.arange(len(values))
-    axes.barh(places, values, height=0.68, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
-    low, high = (min(float(values.min()), 0.0), max(float(values.max()), 0.0)) if ends is None else ends
-    reach = max(-low, high) or 1.0
-    axes.set_xlim(low - 0.28 * reach * (low < 0), high + 0.28 * reach)
-    axes.set_ylim(len(values) - 0.4, -0.6)
-    for place, shown, value in zip(places, values, bars.values, strict=True):
-        text = f"{value:+.2g}" if np.isfinite(value) else str(value)
-        side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
-        axes.annotate(text, (shown, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
-    axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(places, [plain(short(name)) for name in bars.names] if names else [""] * len(values))
-    axes.set_xticks([])
-    axes.tick_params(length=0, labelsize=8, labelcolor=INK)
-    axes.spines[:].set_visible(False)
-    if bars.hidden:
-        axes.set_xlabel(f"and {bars.hidden} more, adding up to {bars.rest:+.2g}", size=7.5, color=GREY, loc="left")
-
-
-def short(name: str, most: int = 28) -> str:
-    """A text of so many letters at the most."""
-    return name if len(name) <= most else name[: most - 1] + "…"
+def _dress_plot(axes: Axes, title: str) -> None:
+    axes.set_xlim(0, 1)
+    axes.set_title(title, size=8.5, color=GREY, loc="left", pad=5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color="#c8cdd3")
+    axes.tick_params(length=2.5, color="#c8cdd3", labelsize=7.5, labelcolor=GREY)

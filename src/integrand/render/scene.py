@@ -1,4 +1,7 @@
-"""What is drawn, as data: panels of pixels or bars, example by example. The figure and the page only lay it out."""
+"""What is drawn of a result, as plain data: panels of pixels or bars, example by example.
+
+:mod:`integrand.render.figures` and :mod:`integrand.render.html` only lay it out.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,8 @@ from ..certificate import ExampleCertificate
 from ..errors import InputError, OptionError
 from ..trees import flatten
 from ..words import percent
-from .image.panel import Panel, Subject, View
 from .image.pixels import Array, laid, mass_limit, photo_pixels, remark
-from .image.views import VIEWS, views_of
+from .image.views import VIEWS, Panel, Subject, View, views_of
 
 Others = Mapping[str, Attribution | Tensor | Array]
 """Further attributions to draw next to the result, by name."""
@@ -26,7 +28,7 @@ Others = Mapping[str, Attribution | Tensor | Array]
 
 @dataclass(frozen=True, slots=True)
 class PictureOptions:
-    """What :func:`integrand.render.figure` and :func:`integrand.render.report` take; described there."""
+    """The options of :func:`integrand.render.figure` and :func:`integrand.render.report`, which describe them."""
 
     image: Any = None
     others: Others | None = None
@@ -50,15 +52,15 @@ class PictureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The strongest features of one attribution.
+    """A bar chart of the strongest features of one attribution.
 
     Attributes:
-        title: whose attribution.
-        note: what to know of it, or ''.
-        names: of the features, strongest first.
-        values: their attributions.
+        title: the name of the attribution.
+        note: a remark on it, or ''.
+        names: the names of the features, strongest first.
+        values: the attributions of these features.
         hidden: how many further features there are.
-        rest: what those add up to.
+        rest: the sum of the further features' attributions.
     """
 
     title: str
@@ -94,7 +96,7 @@ class Scene:
 
 
 def compose(result: Attribution, options: PictureOptions) -> Scene:
-    """Decide what is drawn of a result."""
+    """Decide what is drawn of a result, and collect it."""
     leaves, sources = sources_of(result, options.others)
     arrays = next(iter(sources.values()))
     count = len(result.certificate)
@@ -118,15 +120,8 @@ def compose(result: Attribution, options: PictureOptions) -> Scene:
     return Scene(options.title or "", examples, count - len(examples), _legend(options.share) if panels[0] else "")
 
 
-def _legend(share: float) -> str:
-    """What brightness and colours go by."""
-    if share == 1:
-        return "Brightness and colours are full at the strongest pixel."
-    return f"Brightness and colours are scaled to {percent(share)} of the attribution mass; pixels beyond are clipped."
-
-
 def sources_of(result: Attribution, others: Others | None = None) -> tuple[tuple[str, ...], dict[str, list[Array]]]:
-    """The names of the result's leaves, and the arrays of every attribution by its name, (examples, ...) each."""
+    """The names of the result's input tensors, and the arrays (examples, ...) of each attribution by the method's name."""
     leaves, arrays = arrays_of(result.values, result.batched)
     count = len(result.certificate)
     if any(len(array) != count for array in arrays):
@@ -137,40 +132,15 @@ def sources_of(result: Attribution, others: Others | None = None) -> tuple[tuple
     return leaves, sources | {name: _other(name, value, result, arrays) for name, value in (others or {}).items()}
 
 
-def _array(value: Any) -> Array:
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        value = value.to(torch.float64) if value.is_floating_point() else value
-        array: Array = value.numpy()
-        return array
-    return np.asarray(value)
-
-
 def arrays_of(values: object, batched: bool) -> tuple[tuple[str, ...], list[Array]]:
-    """The leaves with their names, each with a leading dimension that counts examples."""
+    """The tensors of a tree of values as arrays with a leading example dimension, and their names."""
     tree, leaves = flatten(values, what="values")
     names = tree.keys or (("",) if tree.kind == "tensor" else tuple(f"input {i}" for i in range(tree.size)))
     return tuple(map(str, names)), [_array(leaf) if batched else _array(leaf)[None] for leaf in leaves]
 
 
-def _other(name: str, value: object, result: Attribution, like: list[Array]) -> list[Array]:
-    if isinstance(value, Attribution):
-        arrays = arrays_of(value.values, value.batched)[1]
-    elif isinstance(value, np.ndarray):
-        arrays = [value if result.batched else value[None]]
-    else:
-        arrays = arrays_of(value, result.batched)[1]
-    # A map on another grid than the result's, as from a layer, still fits on the photo.
-    if [(a.ndim, len(a)) for a in arrays] != [(a.ndim, len(a)) for a in like]:
-        raise InputError(
-            f"others[{name!r}] has shape {', '.join(str(a.shape) for a in arrays)}; "
-            f"expected as many examples and dimensions as the result, {', '.join(str(a.shape) for a in like)}"
-        )
-    return arrays
-
-
 def labels_of(given: str | Sequence[str] | None, targets: Sequence[str]) -> Sequence[str]:
-    """One label per example: those given, else the targets in words."""
+    """One label per example: those given, else the explained targets in words."""
     if given is None:
         return targets
     labels = [given] if isinstance(given, str) else [str(label) for label in given]
@@ -180,20 +150,8 @@ def labels_of(given: str | Sequence[str] | None, targets: Sequence[str]) -> Sequ
 
 
 def is_image(arrays: list[Array], image: object) -> bool:
-    """Whether values are those of images: (N, C, H, W), or (N, H, W) with a photo to draw on."""
+    """Whether arrays hold attributions of images: (N, C, H, W), or (N, H, W) with a photo to draw on."""
     return len(arrays) == 1 and (arrays[0].ndim == 4 or (arrays[0].ndim == 3 and image is not None))
-
-
-def _panels(subjects: Sequence[Subject], options: PictureOptions, note: str = "") -> tuple[Panel, ...]:
-    """The photo, if there is one, and every view of every attribution; by default figure 2 of the paper and a heat map."""
-    main = subjects[0]
-    shown = () if main.photo is None else (Panel("", note, np.rint(main.photo * 255).astype(np.uint8)),)
-    if options.views is not None:
-        return shown + tuple(view(subject) for view in views_of(options.views) for subject in subjects)
-    if main.photo is None:
-        return tuple(VIEWS["heatmap"](subject) for subject in subjects)
-    drawn = tuple(VIEWS["scaled"](subject) for subject in subjects)
-    return (*shown, *drawn, VIEWS["heatmap"](main)) if options.heatmap else (*shown, *drawn)
 
 
 def subjects_of(
@@ -209,7 +167,7 @@ def subjects_of(
 
 
 def photos_of(image: Any, count: int) -> list[Array]:
-    """One photo per example."""
+    """The photos as arrays, one per example."""
     several = isinstance(image, (list, tuple))
     photos = [_array(photo) for photo in image] if several else [_array(image)]
     if not several and photos[0].ndim == 4:
@@ -221,7 +179,10 @@ def photos_of(image: Any, count: int) -> list[Array]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureNames:
-    """Names of features: given, or made from their place. Given for the first dimension only, the rest is summed."""
+    """The names of features: given, or made from their indices.
+
+    Names given for the first dimension only stand for the sums over the other dimensions.
+    """
 
     leaves: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -252,6 +213,50 @@ class FeatureNames:
             return leaf
         index = [int(place) for place in np.unravel_index(k - sum(sizes[:which]), shape)]
         return f"{leaf or 'feature'} {index[0] if len(index) == 1 else index}"
+
+
+def _legend(share: float) -> str:
+    """A sentence on how brightness and colours are scaled."""
+    if share == 1:
+        return "Brightness and colours are full at the strongest pixel."
+    return f"Brightness and colours are scaled to {percent(share)} of the attribution mass; pixels beyond are clipped."
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = value.to(torch.float64) if value.is_floating_point() else value
+        array: Array = value.numpy()
+        return array
+    return np.asarray(value)
+
+
+def _other(name: str, value: object, result: Attribution, like: list[Array]) -> list[Array]:
+    if isinstance(value, Attribution):
+        arrays = arrays_of(value.values, value.batched)[1]
+    elif isinstance(value, np.ndarray):
+        arrays = [value if result.batched else value[None]]
+    else:
+        arrays = arrays_of(value, result.batched)[1]
+    # A map on another grid than the result's, as from a layer, still fits on the photo.
+    if [(a.ndim, len(a)) for a in arrays] != [(a.ndim, len(a)) for a in like]:
+        raise InputError(
+            f"others[{name!r}] has shape {', '.join(str(a.shape) for a in arrays)}; "
+            f"expected as many examples and dimensions as the result, {', '.join(str(a.shape) for a in like)}"
+        )
+    return arrays
+
+
+def _panels(subjects: Sequence[Subject], options: PictureOptions, note: str = "") -> tuple[Panel, ...]:
+    """The photo, if given, and every view of every attribution; by default figure 2 of the paper and a heat map."""
+    main = subjects[0]
+    shown = () if main.photo is None else (Panel("", note, np.rint(main.photo * 255).astype(np.uint8)),)
+    if options.views is not None:
+        return shown + tuple(view(subject) for view in views_of(options.views) for subject in subjects)
+    if main.photo is None:
+        return tuple(VIEWS["heatmap"](subject) for subject in subjects)
+    drawn = tuple(VIEWS["scaled"](subject) for subject in subjects)
+    return (*shown, *drawn, VIEWS["heatmap"](main)) if options.heatmap else (*shown, *drawn)
 
 
 def _bars(sources: dict[str, list[Array]], i: int, names: FeatureNames, top: int) -> tuple[Bars, ...]:

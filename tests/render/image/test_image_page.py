@@ -12,9 +12,8 @@ from integrand import Attribution, Certificate, Status
 from integrand.errors import InputError
 from integrand.render import certificate_table, report
 from integrand.render.certificate_text import cancelling, sum_note, verdict
-from integrand.render.image.panel import Panel
-from integrand.render.image.path_pictures import path_plot
-from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page
+from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page, path_plot
+from integrand.render.image.views import Panel
 
 from ..test_report import EVIL
 from ..test_report import Page as Parser

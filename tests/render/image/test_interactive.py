@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from integrand.errors import InputError, OptionError
-from integrand.render.html import VIEWER, document
-from integrand.render.image.panel import Subject
+from integrand.render.html import document
 from integrand.render.image.pixels import contribution, heat, lit, mass_limit, strength
-from integrand.render.image.viewer import DRAWN, MOST, SHOWN, Map, _json, blocks, script, viewer
+from integrand.render.image.viewer import DRAWN, MOST, SHOWN, VIEWER, Map, _json, blocks, script, viewer
+from integrand.render.image.views import Subject
 
 from ..test_report import EVIL, Page
 

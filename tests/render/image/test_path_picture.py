@@ -9,7 +9,7 @@ import torch
 import integrand as ig
 from integrand.errors import InputError, OptionError
 from integrand.render import image
-from integrand.render.image.path_pictures import joined, journey, settled
+from integrand.render.image.image_pictures import joined, journey, settled
 
 X = torch.full((1, 3, 2, 2), 0.5, dtype=torch.float64)
 PHOTO = np.full((2, 2, 3), 0.5)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from integrand.errors import InputError, OptionError
 from integrand.render import image
-from integrand.render.image.image_regions import TEXT, _texts, regions_of, spread
+from integrand.render.image.image_regions import regions_of, spread
+from integrand.render.image.views import TEXT, _texts
 
 
 @settings(max_examples=25, deadline=None)

@@ -18,7 +18,7 @@ from rdkit.Chem import AllChem, Crippen, rdDepictor  # noqa: E402
 from integrand.errors import InputError, OptionError  # noqa: E402
 from integrand.render import molecule as pictures  # noqa: E402
 from integrand.render.molecule import Molecule  # noqa: E402
-from integrand.render.molecule.layout import disorder, laid_out, positions  # noqa: E402
+from integrand.render.molecule.molecule_data import disorder, laid_out, positions  # noqa: E402
 from integrand.render.molecule.molecule_drawing import DARK, LIGHT, MOST_ARCS, Look, _width, _wrapped, draw, shown_pairs  # noqa: E402  # noqa: E402
 from integrand.render.molecule.molecule_svg import relative  # noqa: E402
 

@@ -1,6 +1,7 @@
 """Pictures of image attributions: the views of the paper and others, regions with their numbers, and the path itself.
 
 >>> import numpy as np, torch, integrand as ig
+>>> from integrand.render.image import panels, regions
 >>> photo = np.zeros((4, 4, 3), np.uint8)
 >>> result = ig.integrated_gradients(lambda x: x.sum((1, 2, 3)), torch.ones(1, 3, 4, 4))
 >>> [panel.title for panel in panels(result, photo, views=("scaled", "heatmap"))]
@@ -14,10 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .image_regions import Regions, Superpixels
-from .outlines import Outlines
-from .panel import Mark, Panel, Subject, View
-from .views import VIEWS, Heatmap, Overlay, Scaled, Signed
+from .image_regions import Regions
+from .views import VIEWS, Heatmap, Mark, Outlines, Overlay, Panel, Scaled, Signed, Subject, Superpixels, View
 
 if TYPE_CHECKING:
     from .image_pictures import figure, figure2, figure3, panels, path, regions
@@ -45,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The pictures, when first asked for: they are laid out by the scene, which needs the views here."""
+    """Import the drawing functions when they are first used: they need the scene, which itself needs the views here."""
     if name in __all__:
         from . import image_pictures
 

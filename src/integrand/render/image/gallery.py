@@ -1,4 +1,4 @@
-"""A page that leads to the pages of many explained photos."""
+"""A page that links to the pages of many explained photos."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .photo_page import chance, values_of
 from .pixels import Array, lit, mass_limit, photo_pixels, strength
 
 SIDE = 144
-"""Thumbnails are of at most so many pixels, so that a page of hundreds opens."""
+"""The longest side of a thumbnail in pixels, small enough that a page of hundreds opens."""
 
 STYLE = """
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(18rem,100%),1fr));gap:1.25rem;margin:0;padding:0;list-style:none}
@@ -42,7 +42,7 @@ STYLE = """
 
 
 class Card(TypedDict):
-    """What the gallery says of one photo; plain, so that it can be written down as JSON and read again."""
+    """One photo's entry in the gallery, as plain data that can be written to JSON and read again."""
 
     name: str
     label: str
@@ -65,15 +65,15 @@ def card(
     probability: float = math.nan,
     share: float = 0.7,
 ) -> Card:
-    """A card of one explained photo, with small pictures.
+    """Make the gallery entry of one explained photo, with thumbnails.
 
     Args:
         result: the attribution of the photo, of one example.
         photo: what the network saw, (H, W, 3) uint8.
-        name: of its file.
+        name: the name of its file.
         label: what the network said.
         link: the path of its page, relative to the gallery's own; '' for none.
-        probability: of the label; NaN where there is none.
+        probability: the probability of the label; NaN where there is none.
         share: the share of the attribution mass below full brightness.
     """
     example = result.certificate.only
@@ -104,15 +104,15 @@ def gallery_page(
     meta: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> str:
-    """The whole page: a card per photo, then the files that failed. It loads nothing and runs no script.
+    """The gallery as an HTML page: a card per photo, then the files that failed. It loads nothing and runs no script.
 
     Args:
         title: the heading.
-        cards: of the photos, in the order of the page.
+        cards: the entries of the photos, in the order of the page.
         failed: files that could not be explained, with the reason.
         waiting: how many photos are still to come.
         meta: how they were made.
-        command: what makes the page again.
+        command: the command that makes the page again.
     """
     drawn = "".join(_card(one) for one in cards)
     body = f'<p class="lead">{escape(summary(cards, failed, waiting=waiting))}</p>\n'
@@ -121,7 +121,7 @@ def gallery_page(
 
 
 def summary(cards: Sequence[Card], failed: Sequence[tuple[str, str]] = (), *, waiting: int = 0) -> str:
-    """How many there are and how they ended, in a sentence or two.
+    """How many photos were explained, failed or are still to come, in a sentence or two.
 
     >>> summary([], [("a.jpg", "not an image")], waiting=2)
     'No photo explained. 1 file failed and is listed at the end. 2 are still to come.'
@@ -135,6 +135,25 @@ def summary(cards: Sequence[Card], failed: Sequence[tuple[str, str]] = (), *, wa
     if waiting:
         said += f". {waiting} {'are' if waiting > 1 else 'is'} still to come"
     return said + "."
+
+
+def thumbnail(pixels: Array, side: int = SIDE) -> Array:
+    """A picture shrunk to at most ``side`` pixels, (H, W, 3) uint8, by averaging the pixels it replaces.
+
+    >>> thumbnail(np.array([[[0] * 3, [100] * 3]], np.uint8), 1).tolist()
+    [[[50, 50, 50]]]
+    """
+    height, width = pixels.shape[:2]
+    scale = max(height, width) / side
+    if scale <= 1:
+        return pixels
+    out: Array = pixels.astype(float)
+    for axis, length in enumerate((height, width)):
+        edges = np.arange(max(1, round(length / scale))) * length // max(1, round(length / scale))
+        counts = np.diff(np.r_[edges, length]).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+        out = np.add.reduceat(out, edges, axis=axis) / counts
+    small: Array = np.rint(out).astype(np.uint8)
+    return small
 
 
 def _card(one: Card) -> str:
@@ -160,22 +179,3 @@ def _failed(failed: Sequence[tuple[str, str]]) -> str:
         return ""
     rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(reason)}</td></tr>\n' for name, reason in failed)
     return f'<section>\n<h2>Not explained</h2>\n<table class="bad-files"><tbody>\n{rows}</tbody></table>\n</section>\n'
-
-
-def thumbnail(pixels: Array, side: int = SIDE) -> Array:
-    """A picture of at most ``side`` pixels, (H, W, 3) uint8: each pixel is the mean of those it replaces.
-
-    >>> thumbnail(np.array([[[0] * 3, [100] * 3]], np.uint8), 1).tolist()
-    [[[50, 50, 50]]]
-    """
-    height, width = pixels.shape[:2]
-    scale = max(height, width) / side
-    if scale <= 1:
-        return pixels
-    out: Array = pixels.astype(float)
-    for axis, length in enumerate((height, width)):
-        edges = np.arange(max(1, round(length / scale))) * length // max(1, round(length / scale))
-        counts = np.diff(np.r_[edges, length]).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
-        out = np.add.reduceat(out, edges, axis=axis) / counts
-    small: Array = np.rint(out).astype(np.uint8)
-    return small

@@ -1,38 +1,35 @@
-"""Pictures of image attributions: the views of the paper and others, regions with their numbers, and the path itself.
+"""Pictures of image attributions: figures with matplotlib, panels as pixels, regions with their sums, and the path.
 
->>> import numpy as np, torch, integrand as ig
->>> photo = np.zeros((4, 4, 3), np.uint8)
->>> result = ig.integrated_gradients(lambda x: x.sum((1, 2, 3)), torch.ones(1, 3, 4, 4))
->>> [panel.title for panel in panels(result, photo, views=("scaled", "heatmap"))]
-['integrated gradients', 'integrated gradients, signed']
->>> found = regions(result, count=4)  # rectangles, for want of a photo
->>> found.sums.tolist(), found.total
-([12.0, 12.0, 12.0, 12.0], 48.0)
+These are the public functions of :mod:`integrand.render.image`, and what they draw of a path as plain data (:class:`Journey`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...attribution import Attribution
+from ...certificate import ExampleCertificate
 from ...errors import InputError, MissingExtraError, OptionError
-from ..scene import Others, PictureOptions, compose, is_image, photos_of, sources_of, subjects_of
+from ...profile import Profile
+from ...words import number
+from ..scene import Others, PictureOptions, compose, is_image, labels_of, photos_of, sources_of, subjects_of
 from .image_regions import Regions, regions_of
-from .panel import Panel, Subject, View
-from .path_pictures import journey
-from .pixels import laid
-from .views import views_of
+from .pixels import Array, laid, photo_pixels
+from .views import Panel, Subject, View, views_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Views = str | View | Sequence[str | View]
-"""One view or several, by name or as values."""
+"""One view or several, by name or as functions."""
+
+SHARES = (0.5, 0.9)
+"""The shares of the attribution mass whose times are marked on a path."""
 
 
 def figure(
@@ -102,7 +99,7 @@ def panels(
     share: float = 0.7,
     example: int = 0,
 ) -> list[Panel]:
-    """The pictures as pixels with their words and numbers, for pages and other tools. Needs no optional package.
+    """The views as pixels with their titles and numbers, for pages and other tools. Needs no optional package.
 
     Args:
         result: of images.
@@ -116,14 +113,8 @@ def panels(
     return [_noted(view(subject), subject) for view in views_of(views) for subject in subjects]
 
 
-def _noted(panel: Panel, subject: Subject) -> Panel:
-    """With what there is to know where the photo is of another size than the attributions."""
-    said = "" if subject.photo is None else laid(subject.values.shape[1:], subject.photo.shape[:2])
-    return replace(panel, note="; ".join(filter(None, (panel.note, said)))) if said else panel
-
-
 def regions(result: Attribution, photo: Any = None, *, count: int = 50, segments: Any = None, example: int = 0) -> Regions:
-    """Add an image's attributions up by region; print the answer to read it.
+    """Sum an image's attributions by region; print the result to read it.
 
     The regions are superpixels of the photo if scikit-image is installed, rectangles if not or without a photo. Their sums
     add up to the sum of the attributions. On deep networks a sum is a small difference of large numbers, so that it is
@@ -151,7 +142,7 @@ def path(
     labels: str | None = None,
     example: int = 0,
 ) -> Figure:
-    """Draw what the integration saw on its path: the score from baseline to input, and where the integral comes from.
+    """Draw what the integration saw along its path: the score from baseline to input, and where the integral comes from.
 
     A score that rises early and then stays, with little mass at the end, is saturation: gradients at the input alone would
     have missed what matters.
@@ -170,14 +161,127 @@ def path(
     """
     drawn = journey(result, photo, baseline, along=along, thumbnails=thumbnails, labels=labels, example=example)
     try:
-        from .path_pictures import draw_path
+        from ..figures import draw_path
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing a path") from None
     return draw_path(drawn)
 
 
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What is drawn of one path, as plain data.
+
+    Attributes:
+        label: what was explained.
+        note: where the mass lies and from when on the score hardly changes, in words.
+        certificate: the certificate of the example.
+        mean: the profile from t = 0 to 1: the pieces of a polyline one after the other, several baselines averaged.
+        single: the profile from each of several baselines on its own.
+        reached: the times up to which :data:`SHARES` of the mass lie.
+        thumbnails: pictures along the path with their times as titles.
+        times: the times of the thumbnails.
+    """
+
+    label: str
+    note: str
+    certificate: ExampleCertificate
+    mean: Profile
+    single: tuple[Profile, ...]
+    reached: tuple[float, ...]
+    thumbnails: tuple[Panel, ...]
+    times: tuple[float, ...]
+
+
+def journey(
+    result: Attribution,
+    photo: Any,
+    baseline: Any,
+    *,
+    along: Callable[[float], Any] | None,
+    thumbnails: int,
+    labels: str | None,
+    example: int,
+) -> Journey:
+    """Collect what is drawn of one path; the options are those of :func:`integrand.render.image.path`."""
+    if result.profile is None:
+        raise InputError(
+            "the result has no profile of its path; expected one of integrated_gradients or path_attribution, which keep the "
+            "score and the mass at every point they evaluate"
+        )
+    if not 0 <= example < len(result.certificate):
+        raise OptionError(f"got example={example}; expected 0 to {len(result.certificate) - 1}")
+    if thumbnails == 1 or thumbnails < 0:
+        raise OptionError(f"got thumbnails={thumbnails!r}; expected 0 for none, or at least 2")
+    certificate = result.certificate[example]
+    mean, single = joined(result.profile.of(example), certificate)
+    reached = tuple(mean.reached(share) for share in SHARES)
+    label = labels_of(labels, [certificate.target])[0]
+    shown = thumbnails if photo is not None or along is not None else 0
+    times = tuple(np.linspace(0, 1, shown).tolist()) if shown else ()
+    if times and along is None:
+        if single or len(certificate.curves) > 1:
+            times = ()  # which of the pieces would it be?
+        else:
+            photo = photos_of(photo, len(result.certificate))[example]
+            along = _line(photo, baseline)
+    frames = tuple(_frame(along(t), t) for t in times) if along is not None else ()
+    return Journey(label, remarks(mean, certificate, reached), certificate, mean, single, reached, frames, times)
+
+
+def joined(profile: Profile, certificate: ExampleCertificate) -> tuple[Profile, tuple[Profile, ...]]:
+    """The profile of the whole path over t from 0 to 1, and those of its parts where it is an average over baselines.
+
+    Args:
+        profile: of one example.
+        certificate: whose curves say whether pieces follow each other (weight 1 each) or are averaged.
+    """
+    pieces = np.unique(profile.piece).tolist()
+    parts = tuple(_whole(profile.of(int(profile.example[0]), piece=piece)) for piece in pieces)
+    if len(parts) == 1:
+        return parts[0], ()
+    weights = np.array([certificate.curves[piece].weight if certificate.curves else 1 / len(parts) for piece in pieces])
+    if np.allclose(weights, 1):
+        count = len(parts)
+        t = np.concatenate([(k + part.t) / count for k, part in enumerate(parts)])
+        score = np.concatenate([part.score for part in parts])
+        return _profile(t, score, *(count * np.concatenate([getattr(p, n) for p in parts]) for n in ("slope", "mass"))), ()
+    t = np.unique(np.concatenate([part.t for part in parts]))
+    columns = [
+        np.average([np.interp(t, part.t, getattr(part, name)) for part in parts], axis=0, weights=weights)
+        for name in ("score", "slope", "mass")
+    ]
+    return _profile(t, *columns), parts
+
+
+def settled(mean: Profile, certificate: ExampleCertificate, within: float = 0.1) -> float:
+    """The time from which on the score stays within this share of its change from F(x); NaN if it did not change."""
+    far = np.abs(mean.score - certificate.score) > within * abs(certificate.score - certificate.baseline_score)
+    if certificate.score == certificate.baseline_score:
+        return math.nan
+    last = np.flatnonzero(far)
+    return float(mean.t[min(last[-1] + 1, len(mean.t) - 1)]) if last.size else 0.0
+
+
+def remarks(mean: Profile, certificate: ExampleCertificate, reached: tuple[float, ...]) -> str:
+    """Where the mass lies and when the score has arrived, in a sentence."""
+    if not math.isfinite(reached[0]):
+        return "no attribution mass on this path: the score does not change with the input"
+    half, most = (number(t, 2) for t in reached)
+    arrived = settled(mean, certificate)
+    said = f"half of the attribution mass lies before t = {half}, 90% before t = {most}"
+    if math.isfinite(arrived) and arrived < 1:
+        said += f"; the score is 90% there from t = {number(arrived, 2)} on"
+    return said
+
+
+def _noted(panel: Panel, subject: Subject) -> Panel:
+    """The panel with a remark where the photo and the attributions differ in size."""
+    said = "" if subject.photo is None else laid(subject.values.shape[1:], subject.photo.shape[:2])
+    return replace(panel, note="; ".join(filter(None, (panel.note, said)))) if said else panel
+
+
 def _subjects(result: Attribution, photo: Any, others: Others | None, share: float, example: int) -> list[Subject]:
-    """One example of every attribution, ready to be drawn."""
+    """One example of the result and of each of ``others``, ready to be drawn on its photo."""
     _, sources = sources_of(result, others)
     arrays = next(iter(sources.values()))
     if not is_image(arrays, photo):
@@ -192,3 +296,28 @@ def _subjects(result: Attribution, photo: Any, others: Others | None, share: flo
     pixels = None if photo is None else photos_of(photo, count)[example]
     certificate = result.certificate[example]
     return subjects_of(sources, example, pixels, certificate.score - certificate.baseline_score, share)[0]
+
+
+def _line(photo: Array, baseline: Any) -> Callable[[float], Array]:
+    end, _ = photo_pixels(photo)
+    start = np.zeros_like(end) if baseline is None else photo_pixels(photos_of(baseline, 1)[0])[0]
+    if start.shape != end.shape and start.size != 3:
+        raise InputError(f"the baseline has {start.shape[:2]} pixels and the photo {end.shape[:2]}; expected as many")
+    return lambda t: (1 - t) * start + t * end
+
+
+def _frame(photo: Any, t: float) -> Panel:
+    pixels, note = photo_pixels(photos_of(photo, 1)[0])
+    return Panel(f"{t:.2g}", note, np.rint(255 * pixels).astype(np.uint8))
+
+
+def _whole(piece: Profile) -> Profile:
+    """The profile of one piece, extended to t = 0 and 1 with its first and last values where the rule has no nodes there."""
+    t, columns = piece.t, (piece.score, piece.slope, piece.mass)
+    first, last = int(t[0] > 0), int(t[-1] < 1)
+    return _profile(np.r_[[0.0] * first, t, [1.0] * last], *(np.pad(column, (first, last), "edge") for column in columns))
+
+
+def _profile(t: Array, score: Array, slope: Array, mass: Array) -> Profile:
+    none = np.zeros(len(t), np.int64)
+    return Profile(none, none, t, score, slope, mass)

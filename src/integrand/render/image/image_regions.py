@@ -1,4 +1,4 @@
-"""Attributions by region: since they add up, what a region gives to the score is a number."""
+"""Attributions added up by region: because they add up, the contribution of a region to the score is a number."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import torch
 from ...errors import InputError, MissingExtraError, OptionError
 from ...superpixels import grid, slic
 from ...words import number, percent
-from .outlines import draw_line, enlarged, grown, smoothed
-from .panel import Mark, Panel, Subject
-from .pixels import Array, blend, grey, heat, laid, onto, remark
-
-TEXT = (0.042, 0.0295)
-"""The height of a line and the width of a letter on the picture, as shares of a panel's width."""
+from .pixels import Array, grown, laid, onto, smoothed
 
 _ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regions:
-    """The attributions of one photo, added up region by region.
+    """The attributions of one photo, summed by region.
 
     Attributes:
         labels: the region of each pixel, (H, W), from 0.
@@ -52,22 +47,22 @@ class Regions:
 
     @property
     def total(self) -> float:
-        """What all regions add up to."""
+        """The sum over all regions."""
         return math.fsum(self.sums) if np.isfinite(self.sums).all() else float(self.sums.sum())
 
     @property
     def order(self) -> Array:
-        """The regions, strongest first, (regions,); what is not finite comes last."""
+        """The indices of the regions, strongest first, (regions,); sums that are not finite come last."""
         out: Array = np.argsort(-np.where(np.isfinite(self.sums), np.abs(self.sums), -1.0), kind="stable")
         return out
 
     def place(self, region: int) -> str:
-        """Where a region is, in words."""
+        """Where a region lies in the photo, in words, such as "upper left"."""
         row, column = (min(2, int(3 * at / size)) for at, size in zip(self.centres[region], self.labels.shape, strict=True))
         return "centre" if row == column == 1 else f"{_ROWS[row]} {_COLUMNS[column]}"
 
     def lines(self, top: int = 10) -> tuple[str, ...]:
-        """The strongest regions and what all add up to, a line each."""
+        """One line for each of the strongest regions, and a last one with the sum over all of them."""
         found = [
             f"{signed(self.sums[k])}{f' ({part})' if (part := share(self.shares[k])) else ''}, {self.place(k)}, "
             f"{percent(self.areas[k] / self.labels.size)} of the area"
@@ -76,7 +71,7 @@ class Regions:
         return (*found, f"{self.summary()}; F(x) − F(x′) = {number(self.change, 3)}")
 
     def summary(self) -> str:
-        """What all regions add up to, in words."""
+        """The sum over all regions, in words."""
         unknown = int((~np.isfinite(self.sums)).sum())
         if unknown:
             return f"{len(self)} regions, {unknown} of them unknown"
@@ -89,7 +84,7 @@ class Regions:
 
 
 def signed(value: float) -> str:
-    """A number with its sign, short.
+    """A number with its sign, rounded for people.
 
     >>> signed(0.4), signed(-1234.5), signed(float("nan"))
     ('+0.40', '−1,234', 'unknown')
@@ -101,7 +96,7 @@ def signed(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share of the change with its sign: percent, or how many times as much; '' if there is none.
+    """A share of the change with its sign, as a percentage or as a multiple; '' where it is not defined.
 
     >>> share(0.314), share(-0.00025), share(56.1), share(float("nan"))
     ('+31%', '−0.03%', '+56×', '')
@@ -115,7 +110,7 @@ def share(value: float) -> str:
 def regions_of(
     values: Array, photo: Array | None, *, change: float = math.nan, count: int = 50, segments: Array | None = None
 ) -> Regions:
-    """Add attributions up by region.
+    """Sum the attributions of a photo by region.
 
     Args:
         values: (h, w), signed.
@@ -136,6 +131,30 @@ def regions_of(
         labels, kind = _found(np.zeros((*shape, 1)) if photo is None else onto(photo, shape), count, coloured=photo is not None)
     sums = np.bincount(labels.ravel(), spread(values, shape).ravel())
     return Regions(labels, sums, np.bincount(labels.ravel()), _centres(labels), change, kind)
+
+
+def spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """A map on a finer grid with the same sum: each entry is divided among the pixels it covers, (h, w) to (H, W).
+
+    >>> spread(np.array([[1.0, 2.0]]), (1, 4)).tolist()
+    [[0.5, 0.5, 1.0, 1.0]]
+    """
+    rows, columns = (np.arange(shape[axis]) * values.shape[axis] // shape[axis] for axis in (0, 1))
+    each = np.bincount(rows)[:, None] * np.bincount(columns)
+    return onto(values / each, shape)
+
+
+def depth_of(labels: Array) -> Array:
+    """The distance of each pixel from the nearest other region or the rim, in steps from 1, (H, W)."""
+    padded = np.pad(labels, 1, constant_values=-1)
+    steps = [np.roll(padded, step, axis) for axis in (0, 1) for step in (1, -1)]
+    left = padded >= 0
+    depth = left.astype(int)
+    left &= np.all([step == padded for step in steps], 0)
+    while left.any():
+        depth += left
+        left = ~grown(~left, 1)
+    return depth[1:-1, 1:-1]
 
 
 def _own(segments: Array) -> Array:
@@ -161,117 +180,8 @@ def _plain(pixels: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.as_tensor(smoothed(channel.numpy(), width)) for channel in pixels])
 
 
-def spread(values: Array, shape: tuple[int, ...]) -> Array:
-    """A map on a finer grid with the same sum: each entry is shared out among its pixels, (h, w) to (H, W).
-
-    >>> spread(np.array([[1.0, 2.0]]), (1, 4)).tolist()
-    [[0.5, 0.5, 1.0, 1.0]]
-    """
-    rows, columns = (np.arange(shape[axis]) * values.shape[axis] // shape[axis] for axis in (0, 1))
-    each = np.bincount(rows)[:, None] * np.bincount(columns)
-    return onto(values / each, shape)
-
-
-def _depth(labels: Array) -> Array:
-    """How many steps each pixel is away from another region or the rim, (H, W), from 1."""
-    padded = np.pad(labels, 1, constant_values=-1)
-    steps = [np.roll(padded, step, axis) for axis in (0, 1) for step in (1, -1)]
-    left = padded >= 0
-    depth = left.astype(int)
-    left &= np.all([step == padded for step in steps], 0)
-    while left.any():
-        depth += left
-        left = ~grown(~left, 1)
-    return depth[1:-1, 1:-1]
-
-
 def _centres(labels: Array) -> Array:
-    """The pixel of each region that is deepest inside it, (regions, 2)."""
-    order = np.lexsort((-_depth(labels).ravel(), labels.ravel()))
+    """The pixel that lies deepest inside each region, (regions, 2)."""
+    order = np.lexsort((-depth_of(labels).ravel(), labels.ravel()))
     first = order[np.unique(labels.ravel()[order], return_index=True)[1]]
     return np.stack(np.unravel_index(first, labels.shape), -1)
-
-
-@dataclass(frozen=True, slots=True)
-class Superpixels:
-    """Regions of like colour, each coloured by what it gives to the score; the strongest are numbered as in the lines.
-
-    Attributes:
-        count: about how many regions.
-        top: how many are numbered, strongest first.
-    """
-
-    count: int = 50
-    top: int = 8
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.top < 1:
-            raise OptionError(f"got Superpixels(count={self.count!r}, top={self.top!r}); expected at least 1 of each")
-
-    def __call__(self, subject: Subject, /) -> Panel:
-        """Draw it."""
-        photo = subject.shown("regions")
-        found = regions_of(subject.signed, photo, change=subject.change, count=self.count)
-        known = found.sums[np.isfinite(found.sums)]
-        limit = float(np.abs(known).max(initial=0.0))
-        canvas = enlarged(onto(photo, found.labels.shape))
-        labels = onto(found.labels, canvas.shape)
-        colours = heat(found.sums[None], limit)[0] / 255
-        pixels = blend(0.25 + 0.75 * grey(canvas), colours[labels], np.full(labels.shape, 0.62))
-        pixels[_borders(labels)] = 255
-        top = [int(k) for k in found.order[: self.top] if np.isfinite(found.sums[k])] if limit else []
-        for k in reversed(top):
-            pixels = draw_line(pixels, labels == k)
-        scale = canvas.shape[0] / found.labels.shape[0]
-        marks = tuple(Mark(scale * (x + 0.5), scale * (y + 0.5), text) for x, y, text in _texts(found, top))
-        note = "; ".join(filter(None, (remark(subject.signed), found.summary())))
-        *strongest, last = found.lines(self.top)
-        lines = (*(f"{i + 1}: {line}" for i, line in enumerate(strongest)), last)
-        return Panel(f"{subject.name}, regions", note, pixels, limit, clipped=False, marks=marks, lines=lines)
-
-
-def _texts(found: Regions, top: list[int]) -> list[tuple[float, float, str]]:
-    """The ranks of regions with their numbers, and where they go, (x, y, text): inside the region, deep, on the picture.
-
-    Where there is no room for the numbers the rank stands alone, and where there is none for the rank it is left out of the
-    picture; the lines have all.
-    """
-    height, width = found.labels.shape
-    line, letter = (part * max(width, height / 1.75) for part in TEXT)
-    depth = _depth(found.labels)
-    texts: list[tuple[float, float, str]] = []
-    for i, k in enumerate(top):
-        parts = [part for part in (f"{i + 1}", signed(found.sums[k]), share(found.shares[k])) if part]
-        for said in (parts[:some] for some in range(len(parts), 0, -1)):
-            size = (letter * max(map(len, said)), line * len(said))
-            room = _room(found.labels == k, size)
-            if room.any():
-                y, x = np.unravel_index(np.argmax(np.where(room, depth, -1)), depth.shape)
-                texts.append((float(x), float(y), "\n".join(said)))
-                break
-    return texts
-
-
-INSIDE = 0.97
-"""The share of a text's box that must be in its region: an outline may cut a corner, but not run through a letter."""
-
-
-def _room(mask: Array, size: tuple[float, float]) -> Array:
-    """Where a box of this size, (width, height), has its middle in the mask and itself too, off the rim; (H, W) bool."""
-    room = np.zeros(mask.shape, bool)
-    wide, tall = (max(1, math.ceil(side)) for side in size)
-    if tall > mask.shape[0] or wide > mask.shape[1]:
-        return room
-    sums = np.pad(np.cumsum(np.cumsum(mask, 0), 1), ((1, 0), (1, 0)))
-    held = sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
-    room[tall // 2 : tall // 2 + held.shape[0], wide // 2 : wide // 2 + held.shape[1]] = held >= INSIDE * tall * wide
-    out: Array = room & mask
-    return out
-
-
-def _borders(labels: Array) -> Array:
-    """The pixels above or left of another region, (H, W) bool."""
-    out = np.zeros(labels.shape, bool)
-    out[:-1] |= labels[:-1] != labels[1:]
-    out[:, :-1] |= labels[:, :-1] != labels[:, 1:]
-    return out

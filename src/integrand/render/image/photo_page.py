@@ -1,4 +1,4 @@
-"""The page of one explained photo: what the network said, where it comes from, and how far that can be trusted."""
+"""The page of one explained photo: what the network said, where that comes from, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ import numpy as np
 from ...attribution import Attribution
 from ...errors import InputError
 from ...words import number, percent
-from ..certificate_text import cancelling, caption, promises, verdict
-from ..html import VIEWER, data_url, document, fact_table, framed, origin
+from ..certificate_text import amount, cancelling, caption, promises, verdict
+from ..html import data_url, document, fact_table, framed, origin
 from ..scene import arrays_of
-from .panel import Panel, Subject
-from .path_pictures import PLOT, path_plot
+from .image_pictures import SHARES, joined, remarks
 from .pixels import Array, contribution, lit, mass_limit, photo_pixels
-from .viewer import Map, blocks, script, viewer
-from .views import Signed
+from .viewer import VIEWER, Map, blocks, script, viewer
+from .views import Panel, Signed, Subject
 
 SQUARES = 16
-"""How many squares the longer side is cut into where what separates two classes is drawn."""
+"""How many squares the longer side is cut into for the pictures of what separates two classes."""
 
 STYLE = """
 .chances{margin:0 0 1rem}
@@ -48,9 +47,127 @@ STYLE = """
 .aim{max-width:46rem}
 """.strip()
 
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+ASKED = ' class="asked"'
+
+AIM = (
+    "Every pixel has a number: how much of the score it accounts for, on the way from the baseline to the photo. "
+    "The numbers add up, so that a region has one too."
+)
+
+PLOT_WIDE, PLOT_TALL, PLOT_GAP = 640, 150, 46
+"""The size of one plot and the gap between two, in SVG units."""
+
+PLOT_STYLE = """
+.plot{display:block;width:100%;height:auto;max-width:46rem;font-size:13px;overflow:visible}
+.plot text{fill:var(--soft)}
+.plot .frame{stroke:var(--line);fill:none}
+.plot .score{stroke:var(--focus);stroke-width:2.5;fill:none;stroke-linejoin:round}
+.plot .mass{fill:var(--focus);opacity:.28}
+.plot .share{stroke:var(--soft);stroke-dasharray:3 4}
+@media(max-width:40rem){.plot{font-size:19px}}
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class PagePicture:
+    """A still picture of the page.
+
+    Attributes:
+        title: what it shows.
+        note: how to read it, or ''.
+        pixels: (H, W, 3) uint8, the bytes of a PNG file, or a panel of :mod:`integrand.render.image`, which brings its scale.
+        place: the section it belongs to.
+    """
+
+    title: str
+    note: str
+    pixels: Array | bytes | Panel
+    place: Literal["path", "regions", "more"] = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of the photo, with its sum of attributions.
+
+    Attributes:
+        name: its name or place, in words.
+        total: the sum of its attributions.
+        area: its share of the photo's area, 0 to 1, where known.
+    """
+
+    name: str
+    total: float
+    area: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageRival:
+    """A second class, and the attribution of what separates the first class from it.
+
+    Attributes:
+        first: the label of the first class.
+        second: the label of the second class.
+        result: the attribution of score(first) - score(second), of the same photo.
+        says: a remark on it, in a sentence; '' for nothing beyond the certificate.
+    """
+
+    first: str
+    second: str
+    result: Attribution
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePage:
+    """Everything that the page of one photo shows, as plain data.
+
+    Attributes:
+        label: what is explained, such as "tabby cat".
+        photo: what the network saw, (H, W, 3) uint8.
+        main: the attribution, of one example, (1, C, H, W) or (C, H, W).
+        name: the name of the photo's file.
+        network: the network's name, for readers.
+        score_name: the unit of the attributions, such as "probability of tabby cat".
+        title: the heading; the label by default.
+        question: what the page answers, in a sentence; by default made of the label and its rank.
+        rank: the place of the label among all answers, 1 for the surest; by default its place in ``top``.
+        top: labels with their probabilities, most likely first.
+        others: further attributions (C, h, w) to choose in the viewer, by name.
+        rival: a second class, and what separates the label from it.
+        pictures: further pictures, such as the score along the path.
+        regions: parts of the photo with what they add up to, strongest first.
+        notes: how the photo was changed when it was read.
+        preprocessing: how the network's input was made of it, in words.
+        meta: how it was made, beyond what the attribution says.
+        command: the command that makes the page again.
+        share: where the slider for clipping starts.
+    """
+
+    label: str
+    photo: Array
+    main: Attribution
+    name: str = ""
+    network: str = "the network"
+    score_name: str = "the score"
+    title: str = ""
+    question: str = ""
+    rank: int | None = None
+    top: Sequence[tuple[str, float]] = ()
+    others: Mapping[str, Array | Map] = field(default_factory=dict)
+    rival: PageRival | None = None
+    pictures: Sequence[PagePicture] = ()
+    regions: Sequence[Region] = ()
+    notes: Sequence[str] = ()
+    preprocessing: str = ""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    share: float = 0.7
+
 
 def image_page(data: ImagePage) -> str:
-    """The whole page, in one file that loads nothing; every text in it is escaped."""
+    """The page of one photo: a single HTML file that loads nothing, with every text escaped."""
     example = data.main.certificate.only
     sections = (
         _said(data),
@@ -65,21 +182,63 @@ def image_page(data: ImagePage) -> str:
     body = "".join(f"<section>\n{text}</section>\n" for text in sections if text)
     made = {"photo": data.name, "network": data.network, "preprocessing": data.preprocessing, **data.main.meta, **data.meta}
     body += origin({key: value for key, value in made.items() if value}, data.command or None)
-    return document(data.title or data.label, body, style=f"{VIEWER}{STYLE}{PLOT}", scripts=(script(),))
+    return document(data.title or data.label, body, style=f"{VIEWER}{STYLE}{PLOT_STYLE}", scripts=(script(),))
 
 
-def _paragraph(text: str, kind: str) -> str:
-    return f'<p class="{kind}">{escape(text)}</p>\n' if text else ""
+def path_plot(result: Attribution) -> str:
+    """The path of a single example as an SVG element with a caption; '' where the result keeps no profile."""
+    if result.profile is None or not len(result.profile):
+        return ""
+    certificate = result.certificate.only
+    mean, _ = joined(result.profile.of(int(result.profile.example[0])), certificate)
+    reached = tuple(mean.reached(share) for share in SHARES)
+    said = remarks(mean, certificate, reached)
+    upper = _curve("score", mean.t, mean.score, 0)
+    top = PLOT_TALL + PLOT_GAP
+    lower = _curve("mass", mean.t, mean.mass, top)
+    marks = "".join(
+        f'<line class="share" x1="{PLOT_WIDE * t:.1f}" x2="{PLOT_WIDE * t:.1f}" y1="{top}" y2="{top + PLOT_TALL}"/>'
+        f"{_before(share, t, top, i)}"
+        for i, (share, t) in enumerate(zip(SHARES, reached, strict=True))
+        if np.isfinite(t)
+    )
+    ends = (
+        f'<text x="0" y="{top + PLOT_TALL + 18}">baseline</text>'
+        f'<text x="{PLOT_WIDE}" y="{top + PLOT_TALL + 18}" text-anchor="end">photo</text>'
+    )
+    said = f"{said[:1].upper()}{said[1:]}."
+    return (
+        f'<figure><svg class="plot" viewBox="-2 -22 {PLOT_WIDE + 60} {2 * PLOT_TALL + PLOT_GAP + 46}" role="img" '
+        f'aria-label="{escape(said)}">{upper}{lower}{marks}{ends}</svg>'
+        f"<figcaption>{escape(said)}</figcaption></figure>\n"
+    )
 
 
 def values_of(result: Attribution, what: str) -> Array:
-    """The attribution of the single photo, (C, H, W)."""
+    """The attribution of a single photo, (C, H, W); raises InputError for results of other shapes."""
     values = arrays_of(result.values, result.batched)[1]
     if len(values) != 1 or len(values[0]) != 1 or values[0].ndim != 4:
         shapes = ", ".join(str(tuple(array.shape)) for array in values)
         raise InputError(f"{what} has values of shape {shapes}; expected those of one photo, (1, channels, height, width)")
     one: Array = values[0][0]
     return one
+
+
+def chance(value: float) -> str:
+    """A probability for people: never 0% or 100% unless it is exactly that.
+
+    >>> [chance(p) for p in (0.4048, 0.99999, 0.00001, 1.0)]
+    ['40.5%', '> 99.9%', '< 0.1%', '100.0%']
+    """
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    if 0.9995 <= value < 1:
+        return "> 99.9%"
+    return f"{100 * value:.1f}%"
+
+
+def _paragraph(text: str, kind: str) -> str:
+    return f'<p class="{kind}">{escape(text)}</p>\n' if text else ""
 
 
 def _said(data: ImagePage) -> str:
@@ -99,11 +258,8 @@ def _said(data: ImagePage) -> str:
     )
 
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-
-
 def _question(data: ImagePage) -> str:
-    """What the page answers: only of its first answer can be said that the network gave it."""
+    """The question that the page answers; only a first-ranked label is called the network's answer."""
     photo = data.name or "this photo"
     place = next((i + 1 for i, (label, _) in enumerate(data.top) if label == data.label), None)
     sure = None if place is None else data.top[place - 1][1]
@@ -117,24 +273,8 @@ def _question(data: ImagePage) -> str:
     return f"What in {photo} speaks for “{data.label}” ({'' if sure is None else f'{chance(sure)}, '}{which})?"
 
 
-ASKED = ' class="asked"'
-
-
 def _within(chance: float) -> float:
     return min(max(chance, 0.0), 1.0) if math.isfinite(chance) else 0.0
-
-
-def chance(value: float) -> str:
-    """A probability for people: never 0% or 100% where it is not.
-
-    >>> [chance(p) for p in (0.4048, 0.99999, 0.00001, 1.0)]
-    ['40.5%', '> 99.9%', '< 0.1%', '100.0%']
-    """
-    if 0 < value < 0.0005:
-        return "< 0.1%"
-    if 0.9995 <= value < 1:
-        return "> 99.9%"
-    return f"{100 * value:.1f}%"
 
 
 def _look(data: ImagePage) -> str:
@@ -154,12 +294,6 @@ def _look(data: ImagePage) -> str:
         f'<h2 id="look">{escape(what)}</h2>\n'
         f'<p class="aim">{escape(AIM)}</p>\n{viewer(data.photo, maps, share=data.share, label=data.label)}'
     )
-
-
-AIM = (
-    "Every pixel has a number: how much of the score it accounts for, on the way from the baseline to the photo. "
-    "The numbers add up, so that a region has one too."
-)
 
 
 def _rival(data: ImagePage, rival: PageRival) -> str:
@@ -185,7 +319,7 @@ def _rival(data: ImagePage, rival: PageRival) -> str:
 
 
 def _preference(rival: PageRival) -> str:
-    """Which of the two the network prefers, and how that comes about from baseline to photo."""
+    """Which of two classes the network prefers, and how the difference of their scores changes along the path."""
     certificate = rival.result.certificate.only
     start, end = certificate.baseline_score, certificate.score
     why = f"To see why it is {rival.first} rather than {rival.second}"
@@ -203,7 +337,7 @@ def _preference(rival: PageRival) -> str:
 
 
 def _side(subject: Subject, sign: int) -> Panel:
-    """The photo scaled by the squares of one sign, on the scale of both."""
+    """The photo scaled by the squares of one sign only, on the scale of both signs."""
     assert subject.photo is not None
     values = sign * subject.signed
     return Panel("", "", lit(subject.photo, np.where(values < 0, 0.0, values), mass_limit(values, subject.share)))
@@ -257,7 +391,7 @@ def _regions(data: ImagePage) -> str:
 
 
 def _region(rank: int, region: Region, change: float) -> str:
-    """A row of the table, with the number that the region has in the picture."""
+    """A row of the table of regions, with the region's number in the picture."""
     share = f"{100 * region.total / change:+.0f}%" if change else "–"
     area = "" if region.area is None else percent(region.area)
     return (
@@ -266,97 +400,27 @@ def _region(rank: int, region: Region, change: float) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PagePicture:
-    """A picture that does not move.
-
-    Attributes:
-        title: what it shows.
-        note: how to read it, or ''.
-        pixels: (H, W, 3) uint8, the bytes of a PNG file, or a panel of :mod:`integrand.render.image`, which brings its scale.
-        place: the section it belongs to.
-    """
-
-    title: str
-    note: str
-    pixels: Array | bytes | Panel
-    place: Literal["path", "regions", "more"] = "more"
+def _before(share: float, t: float, top: int, row: int) -> str:
+    """The label at a marked time of the plot, to the left of its line where the right edge is near."""
+    x, anchor = (PLOT_WIDE * t - 4, ' text-anchor="end"') if t > 0.75 else (PLOT_WIDE * t + 4, "")
+    return f'<text x="{x:.1f}" y="{top}" dy="{1.1 + 1.2 * row:.1f}em"{anchor}>{100 * share:.0f}% before here</text>'
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A part of the photo.
-
-    Attributes:
-        name: in words.
-        total: what its attributions add up to.
-        area: its share of the photo's area, 0 to 1, where known.
-    """
-
-    name: str
-    total: float
-    area: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PageRival:
-    """What separates the first class from the second.
-
-    Attributes:
-        first: the label of the one.
-        second: the label of the other.
-        result: the attribution of score(first) - score(second), of the same photo.
-        says: what to know of it, in a sentence; '' for nothing beyond the certificate.
-    """
-
-    first: str
-    second: str
-    result: Attribution
-    says: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ImagePage:
-    """Everything that a page says of one photo, as plain data.
-
-    Attributes:
-        label: what is explained, such as "tabby cat".
-        photo: what the network saw, (H, W, 3) uint8.
-        main: the attribution, of one example, (1, C, H, W) or (C, H, W).
-        name: of the file.
-        network: its name, for readers.
-        score_name: the unit of the attributions, such as "probability of tabby cat".
-        title: the heading; the label by default.
-        question: what the page answers, in a sentence; by default made of the label and its rank.
-        rank: the place of the label among all answers, 1 for the surest; by default its place in ``top``.
-        top: labels with their probabilities, most likely first.
-        others: further attributions (C, h, w) to choose in the viewer, by name.
-        rival: what separates the first two classes.
-        pictures: further pictures, such as the score along the path.
-        regions: parts of the photo with what they add up to, strongest first.
-        notes: what happened to the photo on its way in.
-        preprocessing: how the network's input was made of it, in words.
-        meta: how it was made, beyond what the attribution says.
-        command: what makes the page again.
-        share: where the slider for clipping starts.
-    """
-
-    label: str
-    photo: Array
-    main: Attribution
-    name: str = ""
-    network: str = "the network"
-    score_name: str = "the score"
-    title: str = ""
-    question: str = ""
-    rank: int | None = None
-    top: Sequence[tuple[str, float]] = ()
-    others: Mapping[str, Array | Map] = field(default_factory=dict)
-    rival: PageRival | None = None
-    pictures: Sequence[PagePicture] = ()
-    regions: Sequence[Region] = ()
-    notes: Sequence[str] = ()
-    preprocessing: str = ""
-    meta: Mapping[str, str] = field(default_factory=dict)
-    command: str = ""
-    share: float = 0.7
+def _curve(kind: str, t: Array, values: Array, top: int) -> str:
+    """One plot over t from 0 to 1: a line for the score, a filled area for the mass."""
+    known = np.where(np.isfinite(values), values, 0.0)
+    low, high = min(float(known.min()), 0.0), max(float(known.max()), 0.0)
+    span = high - low or 1.0
+    points = [f"{PLOT_WIDE * x:.1f},{top + PLOT_TALL * (high - y) / span:.1f}" for x, y in zip(t, known, strict=True)]
+    floor = top + PLOT_TALL * high / span
+    if kind == "mass":
+        shape = f'<path class="mass" d="M0,{floor:.1f} L{" ".join(points)} L{PLOT_WIDE},{floor:.1f} Z"/>'
+    else:
+        shape = f'<polyline class="score" points="{" ".join(points)}"/>'
+    title = "score" if kind == "score" else "attribution mass, magnitudes collected per step of the path"
+    return (
+        f'<text x="0" y="{top - 8}">{title}</text>'
+        f'<path class="frame" d="M0,{top} V{top + PLOT_TALL} M0,{floor:.1f} H{PLOT_WIDE}"/>{shape}'
+        f'<text x="{PLOT_WIDE + 6}" y="{top + 10}">{amount(high)}</text>'
+        f'<text x="{PLOT_WIDE + 6}" y="{top + PLOT_TALL}">{amount(low)}</text>'
+    )

@@ -1,10 +1,11 @@
-"""From attributions to pixels: one number per pixel, clipped by mass, as brightness or as colour."""
+"""From attributions to pixels: one number per pixel, clipped by mass, drawn as brightness, as colour or as an outline."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...errors import InputError, OptionError
 
@@ -15,6 +16,9 @@ COLOURS = ("#2166ac", "#4393c3", "#92c5de", "#f7f7f7", "#f4a582", "#d6604d", "#b
 
 UNKNOWN = 0x80
 """The grey of a pixel whose attribution is NaN or infinite."""
+
+CANVAS = 448
+"""The least length of the longer side, in pixels, of pictures with outlines, so that the lines are thin."""
 
 
 def colour_table() -> Array:
@@ -65,7 +69,7 @@ def mass_limit(values: Array, share: float) -> float:
 
 
 def remark(values: Array) -> str:
-    """What a reader should know of a map before trusting its colours ('' for an ordinary one).
+    """A remark on a map whose colours may mislead: all zero, one sign only, not finite; '' for an ordinary map.
 
     >>> remark(np.array([0.0, 0.0])), remark(np.array([1.0, 0.0])), remark(np.array([1.0, np.nan, -1.0]))
     ('all zero', 'none negative', '1 of 3 not finite')
@@ -166,7 +170,7 @@ def photo_pixels(photo: Array, like: tuple[int, ...] = ()) -> tuple[Array, str]:
 
 
 def laid(values: tuple[int, ...], photo: tuple[int, ...], *, what: str = "the photo") -> str:
-    """That a map lies on a photo of another size, in words; '' where the sizes are the same.
+    """A remark where a map and the photo under it differ in size; '' where they do not. Other proportions are refused.
 
     A layer's map, or a larger photo, is the same picture rescaled: one factor fits both sides, but for a pixel of rounding
     on the coarser grid. With any other photo, such as one that was cropped for the network, every pixel would be out of place.
@@ -189,6 +193,57 @@ def laid(values: tuple[int, ...], photo: tuple[int, ...], *, what: str = "the ph
             "proportions; pass what the network saw, such as the photo as it was cropped for it"
         )
     return f"{what.removeprefix('the ')} {sizes[0]}, attributions {sizes[1]}"
+
+
+def smoothed(values: Array, width: float) -> Array:
+    """Values averaged with a Gaussian of this standard deviation in pixels, (h, w); cut off at the edges of the map."""
+    for axis in (0, 1):
+        place = np.arange(values.shape[axis])
+        away = (place[:, None] - place) / max(width, 1e-9)
+        weights = np.exp(-(away**2) / 2)
+        values = np.moveaxis(np.tensordot(weights / weights.sum(1, keepdims=True), values, (1, axis)), 0, axis)
+    return values
+
+
+def enlarged(photo: Array) -> Array:
+    """The photo enlarged to at least :data:`CANVAS` pixels on its longer side; pixels of small photos stay squares."""
+    factor = -(-CANVAS // max(photo.shape[:2]))
+    if factor <= 1:
+        return photo
+    if max(photo.shape) < CANVAS // 4:
+        return photo.repeat(factor, 0).repeat(factor, 1)
+    whole = torch.as_tensor(np.ascontiguousarray(photo)).permute(2, 0, 1)[None]
+    large = torch.nn.functional.interpolate(whole, scale_factor=factor, mode="bicubic").clamp(0, 1)
+    out: Array = large[0].permute(1, 2, 0).numpy()
+    return out
+
+
+def draw_line(pixels: Array, mask: Array) -> Array:
+    """Draw a white line with dark edges, visible on any photo, around the mask; (H, W, 3) uint8."""
+    line = max(1, round(max(mask.shape) / CANVAS))
+    edge = around(mask)
+    out = pixels.copy()
+    out[grown(edge, 2 * line)] = (16, 16, 16)
+    out[grown(edge, line)] = 255
+    return out
+
+
+def around(mask: Array) -> Array:
+    """The pixels of the mask that border on pixels outside it, (H, W) bool."""
+    out: Array = mask & grown(~mask, 1)
+    return out
+
+
+def grown(mask: Array, by: int) -> Array:
+    """The mask grown by so many pixels along rows and columns, (H, W) bool."""
+    for _ in range(by):
+        wider = mask.copy()
+        wider[1:] |= mask[:-1]
+        wider[:-1] |= mask[1:]
+        wider[:, 1:] |= mask[:, :-1]
+        wider[:, :-1] |= mask[:, 1:]
+        mask = wider
+    return mask
 
 
 def _channels_last(photo: Array, like: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""The photo with its attributions to look into: a piece of HTML whose script draws on a canvas and adds up regions.
+"""An interactive view of a photo's attributions: HTML whose script draws on a canvas and sums regions.
 
 Without JavaScript the first view shows as a picture. The numbers travel as half-precision floats, whose relative error of
 0.05% is a tenth of what the eye can tell, with the exact total beside them.
@@ -20,12 +20,11 @@ import numpy as np
 
 from ...errors import InputError, OptionError
 from ..html import data_url
-from .panel import Subject, View
 from .pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, photo_pixels, remark, rgb, strength
-from .views import PAPER, SAFE, VIEWS, Overlay, Signed
+from .views import PAPER, SAFE, VIEWS, Overlay, Signed, Subject, View
 
 MOST = 640 * 640
-"""Maps of more pixels are added up in blocks before they go into a page, which would else be too heavy to open."""
+"""Maps with more pixels than this are summed in blocks before they go into a page, which would otherwise be too heavy."""
 
 SHOWN = {
     "scaled": "scaled photo",
@@ -35,15 +34,14 @@ SHOWN = {
     "overlay": "overlay",
     "photo": "photo",
 }
-"""What a reader can choose between, by the names of the views."""
+"""The views a reader can choose from, with the names shown to them."""
 
 # Pixels are averaged in squares of the reader's choice here, not by the view.
 DRAWN: dict[str, View] = {**VIEWS, "overlay": Overlay(smooth=0.0)}
-
 SIGNS = {"both": "both", "positive": "only positive", "negative": "only negative"}
 
 SIDES = {1: "pixels", 4: "squares of 4", 8: "squares of 8", 16: "squares of 16"}
-"""Neighbouring pixels often cancel; in squares, what is left of them shows."""
+"""The squares in which a reader can sum neighbouring pixels, which often cancel."""
 
 MEANINGS = {
     "scaled": "Each pixel of the photo is as bright as its attribution is strong, whatever its sign.",
@@ -53,10 +51,54 @@ MEANINGS = {
     "overlay": "Red pixels raise the score, blue ones lower it, over the photo.",
 }
 
+VIEWER = """
+.viewer{display:grid;grid-template-columns:minmax(0,29rem) minmax(0,1fr);gap:1.25rem 2rem;margin:0}
+.look{min-width:0}
+.stage{position:relative;border-radius:8px;overflow:hidden;background:#000;line-height:0}
+.stage img{border-radius:0}
+.stage canvas{display:none;width:100%;height:auto;cursor:crosshair;outline-offset:-3px;touch-action:manipulation}
+.stage canvas.sharp{image-rendering:pixelated}
+.stage canvas.selecting{touch-action:none}
+.stage canvas:focus-visible{outline:3px solid #fff;box-shadow:inset 0 0 0 5px #000}
+.live .stage canvas{display:block}
+.live .stage img,.live .still,.viewer:not(.live) :is(.controls,.reading,.buttons,.meaning,.scale){display:none}
+.mark{position:absolute;pointer-events:none;outline:2px solid #fff;box-shadow:0 0 0 3px #000,inset 0 0 0 1px #000}
+.scale .ramp{border:1px solid var(--line);height:.7rem}
+.scale .ends{color:var(--soft)}
+.controls fieldset{border:0;margin:0 0 .8rem;padding:0;min-width:0;display:flex;flex-wrap:wrap;gap:.35rem}
+.controls fieldset[hidden],.buttons [hidden],.mark[hidden]{display:none}
+.controls legend,.slide span{float:left;width:100%;padding:0;margin:0 0 .3rem;font-size:.875rem;color:var(--soft)}
+.controls fieldset label{position:relative;display:inline-flex}
+.controls input[type=radio]{position:absolute;inset:0;width:100%;height:100%;margin:0;opacity:0;cursor:pointer}
+.controls fieldset span{padding:.3rem .75rem;border:1px solid var(--line);border-radius:999px;font-size:.875rem;
+line-height:1.35}
+.controls input:hover+span{border-color:var(--soft)}
+.controls input:checked+span{background:var(--ink);color:var(--paper);border-color:var(--ink)}
+.controls input:focus-visible+span{outline:3px solid var(--focus);outline-offset:2px}
+.slide{display:block}
+.slide output{color:var(--ink);font-variant-numeric:tabular-nums}
+.slide input{display:block;width:100%;margin:0;accent-color:var(--focus);height:1.75rem}
+.reading{background:var(--card);border-radius:8px;padding:.7rem .9rem;margin:.6rem 0 0;min-height:4.15rem;
+font-size:.9375rem;line-height:1.45;font-variant-numeric:tabular-nums}
+.buttons{margin:0;display:flex;gap:.5rem}
+.buttons button{margin-top:.5rem}
+.buttons button{font:inherit;font-size:.875rem;color:var(--ink);background:none;border:1px solid var(--line);border-radius:8px;
+padding:.3rem .75rem;cursor:pointer}
+.buttons button:hover{border-color:var(--soft)}
+.buttons button:focus-visible{outline:3px solid var(--focus);outline-offset:2px}
+.buttons button[aria-pressed=true]{background:var(--ink);color:var(--paper)}
+.buttons .touch{display:none}
+@media(any-pointer:coarse){.buttons .touch{display:block}.controls fieldset span{padding:.5rem .85rem}}
+.meaning,.still{color:var(--soft);font-size:.875rem;margin:.4rem 0 0}
+@media(max-width:46rem){.viewer{grid-template-columns:minmax(0,1fr)}.stage{max-width:34rem}}
+@media(forced-colors:active){.controls input:checked+span{forced-color-adjust:none}}
+""".strip()
+"""CSS of the interactive view."""
+
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """An attribution to look at.
+    """An attribution shown in the viewer.
 
     Attributes:
         values: (C, h, w); another grid than the photo's is laid over it in blocks.
@@ -69,13 +111,13 @@ class Map:
 
 @cache
 def script() -> str:
-    """The script of every viewer on a page; it goes into the page once."""
+    """The JavaScript of all viewers on a page, to be included once."""
     parts = (resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("paint.js", "viewer.js"))
     return '"use strict";\n{\n' + "\n".join(parts) + "}\n"  # a block, so that no name leaves it
 
 
 def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7, label: str = "", view: str = "scaled") -> str:
-    """A photo with its attributions, as a piece of HTML for a page that runs :func:`script`.
+    """A photo with its attributions as an HTML fragment, for a page that includes :func:`script`.
 
     Args:
         photo: (H, W, 3) uint8, or what :func:`photo_pixels` takes.
@@ -117,8 +159,23 @@ def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7,
     )
 
 
+def blocks(values: Array, side: int) -> Array:
+    """Sums over blocks of ``side`` x ``side`` pixels, (h, w) to (h/side, w/side) rounded up; unchanged for side 1.
+
+    Attributions add up, so that a coarser map loses detail and nothing else.
+
+    >>> blocks(np.arange(6.0).reshape(2, 3), 2).tolist()
+    [[8.0, 7.0]]
+    """
+    if side == 1:
+        return values
+    rows = np.add.reduceat(values, np.arange(0, values.shape[0], side), axis=0)
+    out: Array = np.add.reduceat(rows, np.arange(0, values.shape[1], side), axis=1)
+    return out
+
+
 def _still(pixels: Array, values: Array, view: str, share: float) -> Array:
-    """The first view, for readers without JavaScript."""
+    """The first view as a still picture, for readers without JavaScript."""
     mass_limit(np.zeros(0), share)  # refuses a share that makes no sense
     if view == "photo":
         out: Array = np.rint(pixels * 255).astype(np.uint8)
@@ -169,7 +226,7 @@ def _data(pixels: Array, maps: Mapping[str, Map]) -> dict[str, Any]:
 
 
 def _packed(name: str, one: Map, photo: tuple[int, int]) -> dict[str, Any]:
-    """A map as numbers that survive the trip: exact in its total, to 0.05% in each pixel."""
+    """A map packed for the script: exact in its total, to 0.05% in each pixel."""
     signed, size = contribution(one.values), strength(one.values)
     grain = math.ceil(math.sqrt(signed.size / MOST))
     signed, size = blocks(signed, grain), blocks(size, grain)
@@ -197,26 +254,11 @@ def _halves(values: Array) -> Array:
     return out
 
 
-def blocks(values: Array, side: int) -> Array:
-    """Sums over blocks of ``side`` x ``side``, (h, w) to (h/side, w/side) rounded up; as it is for 1.
-
-    Attributions add up, so that a coarser map loses detail and nothing else.
-
-    >>> blocks(np.arange(6.0).reshape(2, 3), 2).tolist()
-    [[8.0, 7.0]]
-    """
-    if side == 1:
-        return values
-    rows = np.add.reduceat(values, np.arange(0, values.shape[0], side), axis=0)
-    out: Array = np.add.reduceat(rows, np.arange(0, values.shape[1], side), axis=1)
-    return out
-
-
 def _base64(values: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
 
 
 def _json(data: object) -> str:
-    """JSON that cannot end the element it is in, nor start a comment or another element."""
+    """JSON text that cannot close the script element it stands in, nor open another element or a comment."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

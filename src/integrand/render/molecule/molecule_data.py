@@ -1,9 +1,9 @@
-"""A molecule with its attributions, as all pictures of molecules take it."""
+"""A molecule as every picture takes it: its attributions, and the coordinates at which it is drawn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+BOND = 1.5
+"""The length of a bond in RDKit's drawings, in RDKit's unit."""
+
+WIDE_RING = 8
+"""Rings with more atoms than this are laid out by CoordGen, which folds them, rather than as circles."""
+
 
 @dataclass(frozen=True, eq=False)
 class Molecule:
-    """A molecule, with what each atom and each pair of atoms adds to a score.
+    """A molecule with the attributions of its atoms and pairs of atoms.
 
     ``atoms``, the upper triangle of ``pairs`` and ``others`` together add up to ``score - baseline_score``, up to what the
     attribution misses.
@@ -65,30 +71,30 @@ class Molecule:
 
     @cached_property
     def ends(self) -> tuple[tuple[int, int], ...]:
-        """The two atoms of each bond, smaller number first, by RDKit's number of the bond."""
+        """The two atoms of each bond, smaller number first, in the order of RDKit's bonds."""
         found = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in self.mol.GetBonds())
         return tuple((min(ends), max(ends)) for ends in found)
 
     @cached_property
     def bonds(self) -> Array:
-        """(bonds,): the attribution of each bonded pair, by RDKit's number of the bond."""
+        """The attribution of each bonded pair, (bonds,), in the order of RDKit's bonds."""
         return np.array([self.pairs[i, j] for i, j in self.ends], dtype=np.float64)
 
     @cached_property
     def far(self) -> tuple[tuple[int, int, float], ...]:
-        """The pairs that are not bonds and have an attribution: (i, j, value) with i < j."""
+        """The pairs that have an attribution but no bond, as (i, j, value) with i < j."""
         bonded = set(self.ends)
         found = ((int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(self.pairs, 1)), strict=True))
         return tuple((i, j, float(self.pairs[i, j])) for i, j in found if (i, j) not in bonded)
 
     @cached_property
     def per_atom(self) -> Array:
-        """(N,): each atom's attribution and half of that of each of its pairs; together all atoms and pairs."""
+        """Each atom's attribution plus half of that of each of its pairs, (N,); their sum is that of all atoms and pairs."""
         return np.asarray(self.atoms + self.pairs.sum(1) / 2)
 
     @cached_property
     def parts(self) -> tuple[tuple[str, float], ...]:
-        """What atoms, bonds, other pairs and, where there are any, the others add, in this order."""
+        """The sums over atoms, bonds, other pairs and, where there are any, the others, by name and in this order."""
         far = math.fsum(value for _, _, value in self.far)
         named = self.others[0][0] if len(self.others) == 1 else "others"
         others = ((named, math.fsum(value for _, value in self.others)),) if self.others else ()
@@ -101,11 +107,11 @@ class Molecule:
 
     @property
     def limit(self) -> float:
-        """The magnitude that has the strongest colour: the largest of an atom or a pair; 0 where all are zero."""
+        """The magnitude that gets the strongest colour: that of the strongest atom or pair; 0 where all are zero."""
         return float(max(np.abs(self.atoms).max(), np.abs(self.pairs).max()))
 
     def numbers(self) -> dict[str, Any]:
-        """Everything as JSON can hold it."""
+        """The molecule's attributions and scores as a dictionary for JSON."""
         pairs = [(i, j, value, True) for (i, j), value in zip(self.ends, self.bonds.tolist(), strict=True)]
         pairs += [(i, j, value, False) for i, j, value in self.far]
         return {
@@ -119,8 +125,48 @@ class Molecule:
         }
 
 
+def laid_out(mol: Mol) -> Mol:
+    """A copy of a molecule with 2D coordinates and wedges, ready to be drawn; 2D coordinates it has already are kept.
+
+    Atoms and bonds keep their numbers; hydrogens that only show a stereo centre come after them.
+    """
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    copy = Chem.Mol(mol)
+    if copy.GetNumConformers() and not copy.GetConformer().Is3D():
+        rdDepictor.NormalizeDepiction(copy, canonicalize=0)
+    else:
+        copy = _best(copy)
+    copy.UpdatePropertyCache(strict=False)  # what was read without a check of valences is drawn too
+    Chem.FastFindRings(copy)
+    try:
+        return rdMolDraw2D.PrepareMolForDrawing(copy, forceCoords=False)
+    except (Chem.KekulizeException, Chem.AtomKekulizeException):
+        return rdMolDraw2D.PrepareMolForDrawing(copy, kekulize=False, forceCoords=False)
+
+
+def positions(mol: Mol) -> NDArray[np.float64]:
+    """The 2D coordinates of the atoms of a laid-out molecule, (N, 2)."""
+    return np.array(mol.GetConformer().GetPositions(), dtype=np.float64)[:, :2]
+
+
+def disorder(places: NDArray[np.float64], ends: NDArray[np.int64]) -> int:
+    """How hard a layout is to read: a count of overlapping atoms and crossing bonds.
+
+    >>> square = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+    >>> disorder(square, np.array([[0, 1], [2, 3]])), disorder(square, np.array([[0, 2], [1, 3]]))
+    (0, 1)
+    """
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
+    unit = float(np.median(apart[ends[:, 0], ends[:, 1]])) if len(ends) else BOND
+    close = int((np.triu(apart < 0.5 * unit, 1)).sum())
+    return 2 * close + _crossings(places, ends)
+
+
 def _numbers(values: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """Float64 numbers of a shape, all finite, that nobody else can change."""
+    """A read-only float64 copy of values, checked to have a shape and to be finite."""
     found = np.array(values, dtype=np.float64)
     if found.shape != shape:
         raise InputError(
@@ -148,3 +194,68 @@ def _check_symmetric(pairs: Array) -> None:
             f"got {pairs[i, j]:.6g} for the pair {i}, {j} and {pairs[j, i]:.6g} for {j}, {i}; expected a symmetric matrix with "
             "the value of the pair in both places. If each place has a value of its own, draw pairs + pairs.T."
         )
+
+
+def _best(mol: Mol) -> Mol:
+    """The first layout of RDKit and CoordGen without overlaps and crossings, else the one with the fewest."""
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+
+    best, least = None, 0
+    for one in _candidates(mol):
+        found = disorder(positions(one), _ends(one))
+        if best is None or found < least:
+            best, least = one, found
+        if not least:
+            break
+    assert best is not None
+    tidy = Chem.Mol(best)
+    rdDepictor.NormalizeDepiction(tidy)
+    rdDepictor.StraightenDepiction(tidy, -1, True)
+    return tidy if np.isfinite(positions(tidy)).all() else best  # what has no bond between heavy atoms has no scale
+
+
+def _candidates(mol: Mol) -> Iterator[Mol]:
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+
+    ways: list[Callable[[Mol], object]] = [
+        lambda copy: rdDepictor.Compute2DCoords(copy, forceRDKit=True),
+        _with_coordgen,
+        lambda copy: rdDepictor.Compute2DCoords(copy, forceRDKit=True, useRingTemplates=True),
+    ]
+    Chem.FastFindRings(mol)
+    if max(map(len, mol.GetRingInfo().AtomRings()), default=0) > WIDE_RING:
+        ways[:2] = ways[1::-1]
+    for way in ways:
+        copy = Chem.Mol(mol)
+        way(copy)
+        yield copy
+
+
+def _with_coordgen(mol: Mol) -> None:
+    from rdkit.Chem import rdDepictor
+
+    with rdDepictor.UsingCoordGen(True):  # RDKit knows no other way to choose; puts back what the user had set
+        rdDepictor.Compute2DCoords(mol)
+
+
+def _ends(mol: Mol) -> NDArray[np.int64]:
+    found = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _crossings(places: NDArray[np.float64], ends: NDArray[np.int64]) -> int:
+    """The number of pairs of bonds that cross without sharing an atom."""
+    if len(ends) < 2:
+        return 0
+    a, b = places[ends[:, 0]], places[ends[:, 1]]
+
+    def side(p: NDArray[np.float64], q: NDArray[np.float64], r: NDArray[np.float64]) -> NDArray[np.float64]:
+        """On which side of each line p to q each point r lies, (lines, points)."""
+        along, to = (q - p)[:, None], r[None] - p[:, None]
+        return np.asarray(along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0])
+
+    parted = (side(a, b, a) * side(a, b, b)) < 0
+    shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
+    return int(np.triu(parted & parted.T & ~shared, 1).sum())

@@ -1,4 +1,7 @@
-"""What pictures of molecules are drawn on: RDKit's SVG or its pixels, by the same few strokes. Lengths are in pixels."""
+"""Molecules drawn with RDKit, as SVG or pixels: halos on atoms and bonds, arcs between other pairs, and a legend.
+
+Lengths are in pixels.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from numpy.typing import NDArray
 from ...errors import OptionError
 from ..image.pixels import COLOURS
 from ..text.word_markup import QUIET, number
-from .layout import BOND, laid_out, positions
-from .molecule_data import Molecule
+from .molecule_data import BOND, Molecule, laid_out, positions
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -27,22 +29,40 @@ Kind = Literal["svg", "png"]
 Anchor = Literal["start", "middle", "end"]
 
 STEPS = 48
-"""From the paper to the strongest colour."""
+"""The number of shades from the paper's colour to the strongest one."""
 
 PADDING = 0.06
-"""The share of the room that is left free at each side of the molecule, for halos and arcs."""
+"""The share of the drawing that is left free on each side of the molecule, for halos and arcs."""
+
+RINGS = ((1.0, 0.2), (0.88, 0.4), (0.76, 0.6), (0.64, 0.8), (0.52, 1.0))
+"""The discs of a halo from the outside in, each with its share of the radius and of the colour."""
+
+FAINT = 0.02
+"""Attributions below this share of the strongest one get no colour."""
+
+SCALE, WIDEST, SMALLEST, MARGIN = 28.0, 2000.0, (300, 200), 18.0
+"""The layout where no size is asked for: pixels per unit of the coordinates, the width beyond which molecules are shrunk, the
+smallest size, and the margin for letters."""
+
+NARROW, WIDE = frozenset(" .,:;'|!il()[]/\\tfj-"), frozenset("@=+#%mw−≤×")
+"""Characters that are narrower, and wider, than the others in a line of text."""
+
+Numbers = bool | Literal["atoms"]
+
+MOST_ARCS = 80
+"""At most this many arcs are drawn; more could not be told apart."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What colours are mixed with, and those that letters can be read on.
+    """A colour scheme: the background, the colours mixed with it, and those of text.
 
     Attributes:
-        paper: behind everything.
-        ink: of bonds and letters.
-        soft: of what is less important.
-        areas: of the strongest negative and positive areas, under letters.
-        lines: the same of thin lines.
+        paper: the background.
+        ink: the colour of bonds and letters.
+        soft: the colour of secondary text.
+        areas: the colours of the strongest negative and positive areas, under letters.
+        lines: the colours of the strongest negative and positive thin lines.
     """
 
     paper: str
@@ -52,7 +72,7 @@ class Paper:
     lines: tuple[str, str]
 
     def area(self, share: float) -> str:
-        """The colour of an area, from -1 to 1; the paper's own at 0.
+        """The colour of an area for a share from -1 to 1; the paper's own colour at 0.
 
         >>> LIGHT.area(1.0), LIGHT.area(0.0), LIGHT.area(-0.5)
         ('#d6604d', '#ffffff', '#a1c9e1')
@@ -60,11 +80,16 @@ class Paper:
         return self._mixed(self.areas[int(share > 0)], abs(share))
 
     def line(self, share: float) -> str:
-        """The colour of a line, from -1 to 1. Even a weak one can be seen."""
+        """The colour of a line for a share from -1 to 1; even a weak one stays visible."""
         return self._mixed(self.lines[int(share > 0)], 0.35 + 0.65 * abs(share))
 
+    @property
+    def ramp(self) -> str:
+        """The scale of the areas' colours, from negative to positive, as a CSS gradient."""
+        return f"linear-gradient(to right,{','.join(self.area(share) for share in (-1.0, 0.0, 1.0))})"
+
     def _mixed(self, colour: str, share: float) -> str:
-        """In steps that no eye tells apart, so that a page needs few of them."""
+        """A mix of the paper's colour with another, in few enough steps that a page needs few styles."""
         step = min(1.0, round(share * STEPS) / STEPS)
         here, there = (np.array(list(bytes.fromhex(one[1:])), float) for one in (self.paper, colour))
         return "#" + bytes(np.rint(here + (there - here) * step).astype(int).tolist()).hex()
@@ -75,15 +100,15 @@ DARK = Paper("#14171b", "#e6e9ed", "#9aa4af", (COLOURS[0], COLOURS[6]), (COLOURS
 
 
 class Canvas:
-    """RDKit's drawing, with areas under the molecule and texts below it.
+    """A drawing made by RDKit, with coloured areas under the molecule and texts below it.
 
     Args:
-        kind: what comes out.
-        size: of everything, width and height.
-        panel: the height that the molecule has.
-        paper: the colours.
-        fill: whether the paper is drawn.
-        most: pixels per unit of the molecule's coordinates at most, so that small ones do not become huge.
+        kind: the format, ``svg`` or ``png``.
+        size: width and height of the whole drawing.
+        panel: the height of the part with the molecule.
+        paper: the colour scheme.
+        fill: whether the background is drawn.
+        most: the most pixels per unit of the molecule's coordinates, so that small molecules do not become huge.
     """
 
     def __init__(self, kind: Kind, size: tuple[int, int], panel: int, paper: Paper, *, fill: bool, most: float) -> None:
@@ -109,12 +134,12 @@ class Canvas:
         look.clearBackground = False
 
     def molecule(self, mol: Mol, line: float = 2.0) -> None:
-        """Bonds of a width and letters, over what is there."""
+        """Draw a molecule's bonds, with this line width, and letters over what is there."""
         self.drawn.SetLineWidth(line)
         self.drawn.DrawMolecule(mol)
 
     def places(self, count: int) -> tuple[Array, float]:
-        """Where the first atoms of the molecule are, (count, 2), and how many pixels its unit has."""
+        """The positions of the first ``count`` atoms, (count, 2), and the number of pixels per unit of the coordinates."""
         from rdkit.Geometry import Point2D
 
         spots = [self.drawn.GetDrawCoords(i) for i in range(count)]
@@ -122,17 +147,17 @@ class Canvas:
         return np.array([(spot.x, spot.y) for spot in spots]), float(one.x - origin.x)
 
     def disc(self, centre: Array, radius: float, colour: str) -> None:
-        """A filled circle."""
+        """Draw a filled circle."""
         self._filling(colour)
         self.drawn.DrawEllipse(_point(centre - radius), _point(centre + radius), True)
 
     def shape(self, corners: Array, colour: str) -> None:
-        """A filled polygon, (corners, 2)."""
+        """Draw a filled polygon, (corners, 2)."""
         self._filling(colour)
         self.drawn.DrawPolygon([_point(corner) for corner in corners], True)
 
     def text(self, place: tuple[float, float], text: str, size: float, colour: str, anchor: Anchor = "start") -> None:
-        """A line of text, its middle at a height. In pixels, what RDKit's font lacks is a question mark."""
+        """Draw a line of text, vertically centred at a place. In PNGs, characters that RDKit's font lacks become "?"."""
         x, y = place
         if self.kind == "svg":
             look = f'font-family="system-ui,sans-serif" font-size="{size:.1f}" fill="{colour}" text-anchor="{anchor}"'
@@ -143,13 +168,13 @@ class Canvas:
         self.drawn.DrawString(_plain(text), _point(np.array(place)), ("middle", "start", "end").index(anchor), True)
 
     def svg_body(self) -> str:
-        """What was drawn, without the element around it."""
+        """The drawing as SVG, without the enclosing svg element."""
         self.drawn.FinishDrawing()
         text: str = self.drawn.GetDrawingText()
         return text.split("<!-- END OF HEADER -->\n", 1)[1].rsplit("</svg>", 1)[0] + "".join(self.texts)
 
     def png(self) -> bytes:
-        """What was drawn, as a file."""
+        """The drawing as the bytes of a PNG file."""
         self.drawn.FinishDrawing()
         return bytes(self.drawn.GetDrawingText())
 
@@ -159,62 +184,23 @@ class Canvas:
         self.drawn.SetColour(_parts(colour))
 
 
-def _parts(colour: str) -> tuple[float, ...]:
-    return tuple(part / 255 for part in bytes.fromhex(colour[1:]))
-
-
-def _point(place: Array) -> Any:
-    from rdkit.Geometry import Point2D
-
-    return Point2D(float(place[0]), float(place[1]))
-
-
 def printable(text: str) -> str:
-    """A text without the signs that XML forbids or that move the line."""
+    """The text with characters that XML forbids or that break the line replaced by spaces."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
-
-
-def _plain(text: str) -> str:
-    """A text as RDKit's own font can write it, with nothing that it takes for a command.
-
-    >>> _plain("−0.3 <sub>α</sub> é")
-    '-0.3 < sub>?< /sub> e'
-    """
-    known = printable(text).replace("−", "-").replace("′", "'").replace("<", "< ")
-    parts = (sign for sign in unicodedata.normalize("NFKD", known) if not unicodedata.combining(sign))
-    return "".join(sign if sign.isascii() else "?" for sign in parts)
-
-
-RINGS = ((1.0, 0.2), (0.88, 0.4), (0.76, 0.6), (0.64, 0.8), (0.52, 1.0))
-"""A halo is this many discs from the outside in: the share of its radius and of its colour."""
-
-FAINT = 0.02
-"""What is below this share of the strongest attribution gets no colour."""
-
-SCALE, WIDEST, SMALLEST, MARGIN = 28.0, 2000.0, (300, 200), 18.0
-"""Pixels per unit of the coordinates where no size is asked for, the width that they shrink for, the least, and for letters."""
-
-NARROW, WIDE = frozenset(" .,:;'|!il()[]/\\tfj-"), frozenset("@=+#%mw−≤×")
-"""Letters that take less, and more, room in a line than others."""
-
-Numbers = bool | Literal["atoms"]
-
-MOST_ARCS = 80
-"""More of them cannot be told apart."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a molecule is drawn.
+    """The options of a molecule's drawing.
 
     Attributes:
         size: width and height in pixels, legend included; None for what the molecule needs.
         pairs: how pairs that are not bonds are drawn.
         numbers: whether the values of atoms and bonds are written next to them; "atoms" for the numbers of the atoms.
-        legend: whether scale and sums stand below.
-        dark: light on dark paper.
+        legend: whether the colour scale and the sums are written below.
+        dark: whether it is drawn light on dark paper.
         limit: the attribution that has the strongest colour; None for the largest.
-        fill: whether the paper is drawn.
+        fill: whether the background is drawn.
     """
 
     size: tuple[int, int] | None = None
@@ -237,17 +223,17 @@ class Look:
 
     @property
     def paper(self) -> Paper:
-        """The colours."""
+        """The colour scheme of the drawing."""
         return DARK if self.dark else LIGHT
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A molecule that was drawn.
+    """A drawn molecule, with the positions of its atoms and arcs.
 
     Attributes:
-        canvas: with everything on it.
-        spots: (N, 2), where the atoms are.
+        canvas: the drawing itself.
+        spots: (N, 2), the positions of the atoms.
         bond: the length of a bond.
         arcs: (i, j, value, the curve as (points, 2)) of the pairs that were drawn as arcs.
     """
@@ -282,9 +268,51 @@ def draw(molecule: Molecule, look: Look, kind: Kind) -> Drawing:
     return Drawing(canvas, spots, bond, arcs)
 
 
+def shown_pairs(molecule: Molecule, limit: float) -> list[tuple[int, int, float]]:
+    """The pairs that get an arc, strongest last: those strong enough to be coloured, at most :data:`MOST_ARCS`."""
+    loud = [pair for pair in molecule.far if abs(pair[2]) > QUIET * limit]
+    return sorted(loud, key=lambda pair: abs(pair[2]))[-MOST_ARCS:]
+
+
+def pairs_line(molecule: Molecule, look: Look, limit: float) -> str:
+    """A sentence on the arcs and the pairs without one; '' where no pair but the bonds has an attribution."""
+    count = len(molecule.far)
+    if not count:
+        return ""
+    total = math.fsum(value for _, _, value in molecule.far)
+    if look.pairs == "none":
+        return f"{count} other pairs not drawn, in sum {number(total)}"
+    shown = shown_pairs(molecule, limit)
+    share = math.fsum(abs(pair[2]) for pair in shown) / math.fsum(abs(pair[2]) for pair in molecule.far)
+    rest = total - math.fsum(pair[2] for pair in shown)
+    left = f"; the rest adds {number(rest)}" if len(shown) < count else ""
+    return f"arcs: {len(shown)} of {count} other pairs, {100 * share:.0f}% of their magnitude{left}"
+
+
+def _parts(colour: str) -> tuple[float, ...]:
+    return tuple(part / 255 for part in bytes.fromhex(colour[1:]))
+
+
+def _point(place: Array) -> Any:
+    from rdkit.Geometry import Point2D
+
+    return Point2D(float(place[0]), float(place[1]))
+
+
+def _plain(text: str) -> str:
+    """The text in characters that RDKit's own font has, with nothing that RDKit takes for a command.
+
+    >>> _plain("−0.3 <sub>α</sub> é")
+    '-0.3 < sub>?< /sub> e'
+    """
+    known = printable(text).replace("−", "-").replace("′", "'").replace("<", "< ")
+    parts = (sign for sign in unicodedata.normalize("NFKD", known) if not unicodedata.combining(sign))
+    return "".join(sign if sign.isascii() else "?" for sign in parts)
+
+
 @dataclass(frozen=True)
 class _Page:
-    """How the room is shared out: the molecule above, the legend with its lines below."""
+    """The layout of a drawing: the molecule above, the legend with its lines below."""
 
     kind: Kind
     look: Look
@@ -299,7 +327,7 @@ class _Page:
 
 
 def _page(mol: Mol, look: Look, lines: Sequence[str], kind: Kind) -> _Page:
-    """Where no size is asked for, bonds have one length whatever their number, until the picture gets too wide."""
+    """The layout of a molecule's drawing; where no size is given, the molecule's extent sets it, up to a widest picture."""
     zoom = 2 if kind == "png" else 1  # screens with two pixels for one are common
     if look.size is None:
         wide, high = np.ptp(positions(mol), axis=0)
@@ -318,7 +346,7 @@ def _page(mol: Mol, look: Look, lines: Sequence[str], kind: Kind) -> _Page:
 
 
 def _wrapped(line: str, room: float) -> list[str]:
-    """A text in lines of a width; words that are longer, such as SMILES, are broken."""
+    """A text broken into lines of a width; longer words, such as SMILES, are broken too."""
     found, wide = [""], 0.0
     for word in re.findall(r"\S+\s*", line):
         if wide and wide + _width(word.rstrip()) > room:
@@ -331,18 +359,18 @@ def _wrapped(line: str, room: float) -> list[str]:
 
 
 def _width(text: str) -> float:
-    """About how wide the legend's letters are, rather too much than too little: fonts of viewers differ."""
+    """An estimate of a text's width in the legend, rather too large than too small since viewers' fonts differ."""
     return math.fsum(4.8 if sign in NARROW else 11.5 if sign in WIDE else 9.3 if sign.isupper() else 7.3 for sign in text)
 
 
 def _places(mol: Mol, count: int, trial: Canvas) -> tuple[Array, float]:
-    """Where atoms will be. Halos lie under the molecule, so that it has to be drawn once to know."""
+    """The positions that the atoms will have, found by drawing the molecule once, since halos go under it."""
     trial.molecule(mol)
     return trial.places(count)
 
 
 def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit: float) -> None:
-    """Discs on atoms and capsules on bonds, ring by ring over the whole molecule, so that no edge covers a neighbour's core."""
+    """Draw discs on atoms and capsules on bonds, ring by ring over the whole molecule so that no edge covers a core."""
     if not limit:
         return
     paper = canvas.paper
@@ -358,7 +386,7 @@ def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit:
 
 
 def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
-    """Which rings are drawn: fewer where they could not be told apart, none where nothing could be told from the paper."""
+    """The rings of a halo that are drawn: fewer where they could not be told apart, none where the colour is too faint."""
     if share < FAINT:
         return ()
     if share < 0.35:
@@ -367,18 +395,12 @@ def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
 
 
 def _capsule(start: Array, end: Array, half: float) -> Array:
-    """The middle of a bond with round ends, as a polygon."""
+    """The halo of a bond: its middle part with rounded ends, as a polygon."""
     a, b = start + 0.3 * (end - start), end + 0.3 * (start - end)
     turn = math.atan2(*(b - a)[::-1])
     angles = np.linspace(-np.pi / 2, np.pi / 2, 4) + turn
     round_end = half * np.stack([np.cos(angles), np.sin(angles)], 1)
     return np.concatenate([b + round_end, a - round_end])
-
-
-def shown_pairs(molecule: Molecule, limit: float) -> list[tuple[int, int, float]]:
-    """The pairs that get an arc, strongest last: those that would not be neutral next to the strongest colour."""
-    loud = [pair for pair in molecule.far if abs(pair[2]) > QUIET * limit]
-    return sorted(loud, key=lambda pair: abs(pair[2]))[-MOST_ARCS:]
 
 
 def _arcs(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterator[tuple[int, int, float, Array]]:
@@ -399,13 +421,13 @@ def _arcs(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterat
 
 
 def _across(start: Array, end: Array) -> Array:
-    """Across the way from one point to another, of length 1."""
+    """The unit vector perpendicular to the line from one point to another."""
     along = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
     return np.array([-along[1], along[0]])
 
 
 def _curve(start: Array, end: Array, bow: Array, gap: float, count: int) -> Array:
-    """A parabola that begins and ends a gap away from its atoms, (count, 2)."""
+    """An arc between two atoms: a parabola that keeps a gap from both, (count, 2)."""
     away = float(np.linalg.norm(end - start))
     cut = min(0.4, gap / away) if away else 0.0
     t = np.linspace(cut, 1 - cut, count)[:, None]
@@ -413,14 +435,17 @@ def _curve(start: Array, end: Array, bow: Array, gap: float, count: int) -> Arra
 
 
 def _ribbon(curve: Array, wide: float) -> Array:
-    """A curve with a width, as a polygon."""
+    """A curve widened into a polygon."""
     along = np.gradient(curve, axis=0)
     across = np.stack([-along[:, 1], along[:, 0]], 1) / np.maximum(np.linalg.norm(along, axis=1), 1e-9)[:, None]
     return np.concatenate([curve + across * wide / 2, (curve - across * wide / 2)[::-1]])
 
 
 def _write_numbers(molecule: Molecule, mol: Mol, limit: float) -> None:
-    """Notes that RDKit places where there is room. Its font has no true minus."""
+    """Write the values of atoms and bonds as notes, which RDKit places where there is room.
+
+    RDKit's font has no true minus sign.
+    """
     digits = max(0, 1 - math.floor(math.log10(limit))) if limit else 0
     step = 0.5 * 10.0**-digits
     for i, value in enumerate(molecule.atoms.tolist()):
@@ -438,23 +463,8 @@ def _legend_lines(molecule: Molecule, look: Look, limit: float) -> list[str]:
     return [line for line in (head, f"sum {number(molecule.total)} = {parts}", pairs_line(molecule, look, limit)) if line]
 
 
-def pairs_line(molecule: Molecule, look: Look, limit: float) -> str:
-    """What the arcs leave out, in a sentence; '' where no pair but the bonds has an attribution."""
-    count = len(molecule.far)
-    if not count:
-        return ""
-    total = math.fsum(value for _, _, value in molecule.far)
-    if look.pairs == "none":
-        return f"{count} other pairs not drawn, in sum {number(total)}"
-    shown = shown_pairs(molecule, limit)
-    share = math.fsum(abs(pair[2]) for pair in shown) / math.fsum(abs(pair[2]) for pair in molecule.far)
-    rest = total - math.fsum(pair[2] for pair in shown)
-    left = f"; the rest adds {number(rest)}" if len(shown) < count else ""
-    return f"arcs: {len(shown)} of {count} other pairs, {100 * share:.0f}% of their magnitude{left}"
-
-
 def _legend(canvas: Canvas, lines: Sequence[str], limit: float, top: int, unit: float) -> None:
-    """The colours with their values, and what was summed."""
+    """Draw the colour scale with its values, and the lines with the sums."""
     paper, left, wide = canvas.paper, 12 * unit, min(200 * unit, canvas.size[0] - 24 * unit)
     high, steps = 10 * unit, 31
     for k, share in enumerate(np.linspace(-1, 1, steps)):

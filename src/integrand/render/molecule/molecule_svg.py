@@ -1,4 +1,4 @@
-"""The drawn molecule as SVG, with an invisible mark on every atom, bond and arc that says what it is and what it adds."""
+"""Molecules as SVG, with an invisible element on every atom, bond and arc that names it and its attribution."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from .molecule_data import Molecule
 from .molecule_drawing import Array, Drawing, Look, draw, printable
 
 SIGNS = {"SINGLE": "–", "DOUBLE": "=", "TRIPLE": "≡", "AROMATIC": "∶", "DATIVE": "→"}
-"""Between the names of two bonded atoms."""
-
+"""The sign between the names of two bonded atoms, by the type of their bond."""
 
 MARKED = "_"
-"""What a mark's name on a page ends with, after that of its bar."""
+"""The suffix of an SVG element's id on a page; without it, the id is that of the matching bar."""
+
+Style = tuple[str, str]
+"""The CSS declarations of an element on light and on dark paper."""
+
+_ELEMENT = re.compile(r"<(path|ellipse)\s([^>]*?)/>")
+_ATTRIBUTE = re.compile(r"([\w-]+)='([^']*)'")
 
 
 @dataclass(frozen=True)
 class SvgMark:
-    """Something that can be pointed at.
+    """An atom, bond or arc that a reader can point at.
 
     Attributes:
-        key: short and unique in a molecule: a3 an atom, b5 a bond, p3-8 another pair.
-        data: the same as attributes of the element.
-        name: in words.
+        key: a short name, unique in a molecule: a3 for an atom, b5 for a bond, p3-8 for another pair.
+        data: the same key as HTML attributes of the element.
+        name: its name for people.
         value: its attribution.
-        shape: the element to point at, without its end.
+        shape: the opening tag of the SVG element to point at.
     """
 
     key: str
@@ -39,19 +44,19 @@ class SvgMark:
 
 
 def bond_name(molecule: Molecule, k: int) -> str:
-    """Both atoms with the kind of their bond between them, such as C1=O2."""
+    """The names of two bonded atoms with the sign of their bond between them, such as C1=O2."""
     i, j = molecule.ends[k]
     kind = str(molecule.mol.GetBondWithIdx(k).GetBondType())
     return f"{molecule.names[i]}{SIGNS.get(kind, '–')}{molecule.names[j]}"
 
 
 def pair_name(molecule: Molecule, i: int, j: int) -> str:
-    """Both atoms of a pair that is not a bond."""
+    """The names of two atoms that are not bonded."""
     return f"{molecule.names[i]} … {molecule.names[j]}"
 
 
 def marks(molecule: Molecule, drawing: Drawing) -> Iterator[SvgMark]:
-    """What can be pointed at, atoms last so that they lie on top."""
+    """The elements that can be pointed at; atoms come last, so that they lie on top."""
     spots, bond = drawing.spots, drawing.bond
     for i, j, value, curve in drawing.arcs:
         yield SvgMark(f"p{i}-{j}", f'data-pair="{i} {j}"', pair_name(molecule, i, j), value, f'<path d="{_parabola(curve)}"')
@@ -64,14 +69,8 @@ def marks(molecule: Molecule, drawing: Drawing) -> Iterator[SvgMark]:
         yield SvgMark(f"a{i}", f'data-atom="{i}"', molecule.names[i], value, shape)
 
 
-def _parabola(curve: Array) -> str:
-    """A curve from its first to its last point, through the one in the middle."""
-    (a, b), (c, d), (e, f) = curve[0], 2 * curve[len(curve) // 2] - (curve[0] + curve[-1]) / 2, curve[-1]
-    return f"M{a:.0f} {b:.0f}Q{c:.0f} {d:.0f} {e:.0f} {f:.0f}"
-
-
 def standalone(molecule: Molecule, look: Look) -> str:
-    """A file of its own, or a picture in a notebook; names and values show where a mouse rests."""
+    """The drawing as an SVG file or notebook picture; names and values show as tooltips."""
     drawing = draw(molecule, look, "svg")
     body = drawing.canvas.svg_body()
     found = "".join(
@@ -83,43 +82,31 @@ def standalone(molecule: Molecule, look: Look) -> str:
     return _element(molecule, drawing, body + listed, 'width="{}" height="{}"')
 
 
-def _element(molecule: Molecule, drawing: Drawing, body: str, size: str = "") -> str:
-    width, height = drawing.canvas.size
-    about = " ".join(part for part in (molecule.title, molecule.label) if part) or "A molecule"
-    said = escape(f"{printable(about)}, drawn with its attributions, which add up to {number(molecule.total)}")
-    box = f'viewBox="0 0 {width} {height}" {size.format(width, height)}'.strip()
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{said}">\n{body}</svg>\n'
-
-
-Style = tuple[str, str]
-"""Of an element: its declarations on light and on dark paper."""
-
-
 class SvgSheet:
-    """The styles of all drawings of a page, each once, on light and on dark paper."""
+    """Collects the styles of all drawings on a page, each once, for light and for dark paper."""
 
     def __init__(self) -> None:
         self.known: dict[Style, str] = {}
 
     def name(self, style: Style) -> str:
-        """The class of a style."""
+        """The CSS class of a style, new if the style was not seen before."""
         return self.known.setdefault(style, f"s{len(self.known)}")
 
     def css(self) -> str:
-        """All of them."""
+        """The CSS of all styles collected so far."""
         light = "".join(f".{name}{{{style[0]}}}" for style, name in self.known.items())
         dark = "".join(f".{name}{{{style[1]}}}" for style, name in self.known.items() if style[0] != style[1])
         return f"{light}\n@media(prefers-color-scheme:dark){{{dark}}}"
 
 
 def inline(molecule: Molecule, sheet: SvgSheet, anchor: str, look: Look) -> tuple[str, Drawing]:
-    """The drawing for a page: small, on the reader's paper, each mark a link to the bar ``{anchor}{key}``.
+    """The drawing for a page: compact, for light and dark paper, each element a link to the bar ``{anchor}{key}``.
 
     Args:
         molecule: what is drawn.
-        sheet: gets the styles.
-        anchor: what the names of this molecule's elements begin with.
-        look: without legend and paper.
+        sheet: collects the styles.
+        anchor: the prefix of the ids of this molecule's elements.
+        look: the options, without legend and background.
     """
     drawing = draw(molecule, look, "svg")
     other = draw(molecule, replace(look, dark=True), "svg")  # the same shapes in other colours
@@ -133,17 +120,13 @@ def inline(molecule: Molecule, sheet: SvgSheet, anchor: str, look: Look) -> tupl
     return _element(molecule, drawing, linked).replace('role="img"', 'role="group"'), drawing
 
 
-_ELEMENT = re.compile(r"<(path|ellipse)\s([^>]*?)/>")
-_ATTRIBUTE = re.compile(r"([\w-]+)='([^']*)'")
-
-
 def compact(light: str, dark: str, sheet: SvgSheet) -> str:
-    """RDKit's elements without what is default or said again and again.
+    """RDKit's SVG elements without defaults and repeated styles.
 
     Args:
         light: RDKit's drawing on light paper.
-        dark: the same on dark paper.
-        sheet: gets the styles.
+        dark: RDKit's drawing of the same molecule on dark paper.
+        sheet: collects the styles.
     """
     out: list[tuple[str, str]] = []
     for (tag, first), (_, second) in zip(_ELEMENT.findall(light), _ELEMENT.findall(dark), strict=True):
@@ -158,17 +141,8 @@ def compact(light: str, dark: str, sheet: SvgSheet) -> str:
     return "".join(f'{start}{rest}"/>' for start, rest in out)
 
 
-def _style(given: Mapping[str, str]) -> str:
-    parts = dict(part.split(":", 1) for part in given.get("style", "").split(";") if ":" in part)
-    fill = parts.get("fill", given.get("fill", "none")).lower()
-    width = float(parts.get("stroke-width", "0").removesuffix("px"))
-    if not width or parts.get("stroke", "none") == "none":
-        return f"fill:{fill}"
-    return f"fill:{fill};stroke:{parts['stroke'].lower()};stroke-width:{width:.3g}"
-
-
 def relative(path: str) -> str:
-    """A path of SVG by steps instead of places, in tenths of a pixel, which is shorter.
+    """An SVG path with relative instead of absolute coordinates, in tenths of a pixel, which is shorter.
 
     >>> relative("M 10.0,20.0 L 10.5,20.0 L 10.5,19.75 Z")
     'M10 20l.5 0 0-.2z'
@@ -185,8 +159,31 @@ def relative(path: str) -> str:
     return out
 
 
+def _parabola(curve: Array) -> str:
+    """An SVG path from the first to the last point of a curve, through its middle point."""
+    (a, b), (c, d), (e, f) = curve[0], 2 * curve[len(curve) // 2] - (curve[0] + curve[-1]) / 2, curve[-1]
+    return f"M{a:.0f} {b:.0f}Q{c:.0f} {d:.0f} {e:.0f} {f:.0f}"
+
+
+def _element(molecule: Molecule, drawing: Drawing, body: str, size: str = "") -> str:
+    width, height = drawing.canvas.size
+    about = " ".join(part for part in (molecule.title, molecule.label) if part) or "A molecule"
+    said = escape(f"{printable(about)}, drawn with its attributions, which add up to {number(molecule.total)}")
+    box = f'viewBox="0 0 {width} {height}" {size.format(width, height)}'.strip()
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{said}">\n{body}</svg>\n'
+
+
+def _style(given: Mapping[str, str]) -> str:
+    parts = dict(part.split(":", 1) for part in given.get("style", "").split(";") if ":" in part)
+    fill = parts.get("fill", given.get("fill", "none")).lower()
+    width = float(parts.get("stroke-width", "0").removesuffix("px"))
+    if not width or parts.get("stroke", "none") == "none":
+        return f"fill:{fill}"
+    return f"fill:{fill};stroke:{parts['stroke'].lower()};stroke-width:{width:.3g}"
+
+
 def _joined(command: str, steps: list[int]) -> str:
-    """Numbers after each other; a sign or a second point parts them as a space does."""
+    """The numbers of an SVG path command, with a space only where a sign or a decimal point does not separate them."""
     out = command
     for k, step in enumerate(steps):
         text = f"{step / 10:g}"

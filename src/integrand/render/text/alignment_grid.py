@@ -1,4 +1,4 @@
-"""Outputs by inputs as a heatmap with sums: for a terminal, as HTML and with matplotlib. Every text is escaped in HTML."""
+"""A heatmap of outputs by inputs, with sums: for a terminal, as HTML and with matplotlib. Every text is escaped in HTML."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ...errors import MissingExtraError
-from ..figures import GREY, INK, FigureCell, in_inches
 from ..html import document, origin
-from .text_figure import shown
 from .tokens import Tokens, printable
 from .word_markup import RAMP, STYLE, background, ink, number, section
 
@@ -27,13 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALLEST = 0.005
-"""Values below it are written as a dot."""
+"""Values smaller than this are written as a dot."""
 
 LEAST = 0.05
-"""The strongest cell below which numbers are written in a smaller unit."""
+"""If the strongest cell is smaller than this, numbers are written in a smaller unit."""
 
 Column = tuple[str, list[tuple[str, float]]]
-"""Of a terminal's table: its name; what stands in each row, and the value that colours it."""
+"""A column of a terminal's table: its name, and for each row the text shown and the value that colours it."""
 
 GRID = """
 .grid{overflow-x:auto;margin:0 0 1rem}
@@ -52,14 +46,14 @@ GRID = """
 
 @dataclass(frozen=True)
 class Block:
-    """Inputs of one kind.
+    """Input columns of one kind, such as the words of the prompt.
 
     Attributes:
-        name: what they are.
-        short: the same in a word, for the column of their sums.
-        columns: their names.
+        name: what the inputs are, in words.
+        short: one word for the column of their sums.
+        columns: the names of the inputs.
         values: (rows, columns).
-        there: (rows, columns), False where an input cannot matter since it comes later.
+        there: (rows, columns), False where an input comes after the output and cannot matter.
     """
 
     name: str
@@ -71,11 +65,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Grid:
-    """Outputs by inputs. A row's values and its baseline score add up to its score.
+    """A matrix of outputs by inputs: along a row, the values and the baseline score add up to the output's score.
 
     Attributes:
         rows: names of the outputs.
-        blocks: the inputs.
+        blocks: the inputs by kind.
         baseline_scores: F(x') of each output.
         scores: F(x) of each output.
     """
@@ -87,31 +81,31 @@ class Grid:
 
     @property
     def limit(self) -> float:
-        """What has the strongest colour: the strongest cell."""
+        """The value that gets the strongest colour: the largest magnitude among the cells."""
         return max((float(np.abs(block.values).max()) for block in self.blocks if block.values.size), default=0.0)
 
     @property
     def unit(self) -> float:
-        """What numbers are written in: 1, or a power of ten where the strongest cell would be lost in two decimals."""
+        """The unit of the numbers: 1, or a power of ten where two decimals would round the strongest cell away."""
         largest = self.limit
         return 1.0 if largest >= LEAST or not largest or not math.isfinite(largest) else 10.0 ** math.floor(math.log10(largest))
 
     def scaled(self) -> Grid:
-        """The same in its unit."""
+        """A copy of the grid with all values and scores divided by its unit."""
         unit = self.unit
         blocks = tuple(replace(block, values=block.values / unit) for block in self.blocks)
         starts, ends = (tuple(score / unit for score in scores) for scores in (self.baseline_scores, self.scores))
         return replace(self, blocks=blocks, baseline_scores=starts, scores=ends)
 
     def sums(self) -> list[tuple[str, list[float]]]:
-        """The columns that account for each row: what each block adds, F(x') and F(x)."""
+        """The columns that account for each row: the sum of each block, F(x') and F(x)."""
         signs = ["", *["+ "] * (len(self.blocks) - 1)]
         added = [(sign + block.short, block.values.sum(1).tolist()) for sign, block in zip(signs, self.blocks, strict=True)]
         return [*added, ("+ F(x′)", list(self.baseline_scores)), ("= F(x)", list(self.scores))]
 
 
 def cell(value: float, there: bool = True) -> str:
-    """A value as it stands in the heatmap.
+    """A value as it is written in a cell of the heatmap.
 
     >>> cell(0.314), cell(-0.5), cell(0.001), cell(0.0, False)
     ('+.31', '−.50', '·', '')
@@ -124,7 +118,10 @@ def cell(value: float, there: bool = True) -> str:
 
 
 def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> str:
-    """A table of the first block, and what the others add in one column each; parts below each other where it is too wide."""
+    """The heatmap as a table for a terminal, split into parts where it is too wide.
+
+    The cells of the first block are shown; each further block is one column with its sums.
+    """
     width = width or shutil.get_terminal_size((100, 24)).columns
     unit, grid = grid.unit, grid.scaled()
     block, *others = grid.blocks
@@ -149,40 +146,19 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
     return "\n\n".join(_table(rows, left, part, grid.limit, colour) for part in parts) + told
 
 
-def _width(column: Column) -> int:
-    return max(5, len(column[0]), *(len(text) for text, _ in column[1]))
-
-
-def _table(rows: Sequence[str], left: int, columns: Sequence[Column], limit: float, colour: bool) -> str:
-    wide = [_width(column) for column in columns]
-    lines = [" " * left + "".join(f"  {name:>{w}}" for (name, _), w in zip(columns, wide, strict=True))]
-    for i, row in enumerate(rows):
-        cells = [_painted(*values[i], w, limit, colour) for (_, values), w in zip(columns, wide, strict=True)]
-        lines.append(f"{row:<{left}}" + "".join(f"  {text}" for text in cells))
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _painted(text: str, value: float, wide: int, limit: float, colour: bool) -> str:
-    if not colour or not math.isfinite(value) or abs(value) < 0.06 * limit:
-        return f"{text:>{wide}}"
-    behind = background(value, limit)
-    codes = [";".join(str(part) for part in bytes.fromhex(shade[1:])) for shade in (behind, ink(behind))]
-    return f"{' ' * (wide - len(text))}\x1b[48;2;{codes[0]}m\x1b[38;2;{codes[1]}m{text}\x1b[0m"
-
-
 def fragment(grid: Grid) -> str:
-    """The heatmap as a piece of HTML with its style, as notebooks show it."""
+    """The heatmap as an HTML fragment with its style, as notebooks show it."""
     return f"<div><style>{GRID}</style>{table(grid)}</div>"
 
 
 def page(
     grid: Grid, lines: Sequence[Tokens], *, title: str, lead: str, meta: Mapping[str, str], command: str | None = None
 ) -> str:
-    """One self-contained page: the heatmap, then each output with its running sum and certificate."""
+    """One self-contained HTML page: the heatmap, then each output with its running sum and certificate."""
     about = (
         "A row for each output, a column for each input. Red speaks for the output, blue against it. Along a row, the cells "
-        "and F(x′), the score without any words, add up to F(x), the model's score; that of a word of several pieces is the "
-        "sum of theirs."
+        "and F(x′), the score without any words, add up to F(x), the model's score; the score of a word of several pieces "
+        "is the sum of its pieces' scores."
     )
     ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
     key = f'<p class="key"><span>{escape(number(-grid.limit))}</span>{ramp}<span>{escape(number(grid.limit))}</span></p>\n'
@@ -215,6 +191,40 @@ def table(grid: Grid) -> str:
     return f'<div class="grid"><table>\n{head}<tbody>\n{rows}</tbody>\n<tfoot><tr>{totals}</tr></tfoot></table></div>\n'
 
 
+def figure(grid: Grid, *, title: str) -> Figure:
+    """The heatmap drawn with matplotlib.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from .text_figure import draw_grid
+    except ImportError:
+        raise MissingExtraError("matplotlib", "pictures", "drawing a heatmap") from None
+    return draw_grid(grid, title=title)
+
+
+def _width(column: Column) -> int:
+    return max(5, len(column[0]), *(len(text) for text, _ in column[1]))
+
+
+def _table(rows: Sequence[str], left: int, columns: Sequence[Column], limit: float, colour: bool) -> str:
+    wide = [_width(column) for column in columns]
+    lines = [" " * left + "".join(f"  {name:>{w}}" for (name, _), w in zip(columns, wide, strict=True))]
+    for i, row in enumerate(rows):
+        cells = [_painted(*values[i], w, limit, colour) for (_, values), w in zip(columns, wide, strict=True)]
+        lines.append(f"{row:<{left}}" + "".join(f"  {text}" for text in cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _painted(text: str, value: float, wide: int, limit: float, colour: bool) -> str:
+    if not colour or not math.isfinite(value) or abs(value) < 0.06 * limit:
+        return f"{text:>{wide}}"
+    behind = background(value, limit)
+    codes = [";".join(str(part) for part in bytes.fromhex(shade[1:])) for shade in (behind, ink(behind))]
+    return f"{' ' * (wide - len(text))}\x1b[48;2;{codes[0]}m\x1b[38;2;{codes[1]}m{text}\x1b[0m"
+
+
 def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]], unit: float) -> str:
     cells = ""
     for block in grid.blocks:
@@ -233,100 +243,3 @@ def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]
         kind = f"sum{' first' * (j == 0)}{' end' * (j == len(sums) - 1)}"
         cells += f'<td class="{kind}">{f"{values[i]:.2f}".replace("-", "−") if scores else cell(values[i])}</td>'
     return f'<tr><th scope="row"><bdi dir="auto">{escape(grid.rows[i])}</bdi></th>{cells}</tr>\n'
-
-
-def figure(grid: Grid, *, title: str) -> Figure:
-    """The heatmap with matplotlib.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
-        pass
-    except ImportError:
-        raise MissingExtraError("matplotlib", "pictures", "drawing a heatmap") from None
-    return draw(grid, title=title)
-
-
-WIDE, HIGH, GAP, SIZE, NOTE, LONGEST = 0.46, 0.3, 0.16, 10.0, 8.0, 1.7
-"""Of a cell, between blocks, of names and numbers, and the room for a name."""
-
-TILT = 0.75
-"""How far a name at 45 degrees reaches, up and to the right, of its length."""
-
-
-def draw(grid: Grid, *, title: str) -> Figure:
-    """A row for each output: its cells, and the columns that account for it; see :func:`integrand.render._grid.figure`."""
-    unit, grid = grid.unit, grid.scaled()
-    rows = [shown(row, LONGEST, SIZE) for row in grid.rows]
-    sums = grid.sums()
-    names = [[shown(name, LONGEST, SIZE) for name in block.columns] for block in grid.blocks]
-    labels = [shown(name, LONGEST, SIZE) for name, _ in sums]
-    tallest = max(in_inches(name, SIZE) for part in [*names, labels] for name in part)
-    left = max(in_inches(row, SIZE) for row in rows) + 0.12
-    lefts = [left]
-    for part in names:
-        lefts.append(lefts[-1] + WIDE * len(part) + GAP * bool(part))
-    wide = lefts[-1] + WIDE * len(sums) + TILT * max(in_inches(label, SIZE) for label in labels)
-    head, top = 0.42, 0.42 + TILT * tallest + 0.12
-    high = top + HIGH * (len(rows) + 1) + (0.34 if unit == 1 else 0.6)
-    picture = FigureCell(figsize=(wide, high), dpi=160, facecolor="white")
-    FigureCanvasAgg(picture)
-    axes = picture.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.set_xlim(0, wide)
-    axes.set_ylim(high, 0)
-    axes.text(0, head / 2, shown(title, wide, 12), size=12, weight="bold", color=INK, va="center")
-    if unit != 1:
-        axes.text(0, high - 0.14, f"numbers in units of {unit:g}", size=NOTE, color=GREY, va="center")
-    for i, row in enumerate(rows):
-        axes.text(left - 0.1, top + HIGH * (i + 0.5), row, size=SIZE, color=INK, ha="right", va="center")
-    axes.text(left - 0.1, top + HIGH * (len(rows) + 0.5), "sum", size=NOTE, color=GREY, ha="right", va="center")
-    for k, part in enumerate(names):
-        _block(axes, grid, k, part, (lefts[k], top))
-    _sums(axes, sums, labels, (lefts[-1], top))
-    return picture
-
-
-def _block(axes: Axes, grid: Grid, k: int, names: Sequence[str], corner: tuple[float, float]) -> None:
-    block, (left, top), limit = grid.blocks[k], corner, grid.limit
-    if not names:
-        return
-    _tilted(axes, names, corner)
-    count = len(grid.rows)
-    for i in range(count):
-        for j in range(len(names)):
-            if not block.there[i, j]:
-                continue
-            value = float(block.values[i, j])
-            behind = background(value, limit)
-            place = (left + WIDE * j, top + HIGH * i)
-            axes.add_patch(Rectangle(place, WIDE, HIGH, facecolor=behind, edgecolor="white", linewidth=0.8))
-            _number(axes, cell(value), (left, top), i, j, ink(behind))
-    for j in range(len(names)):
-        _number(axes, cell(float(block.values[:, j].sum())), (left, top), count, j, GREY)
-    below = top + HIGH * (count + 1) + 0.06
-    axes.plot([left + 0.03, left + WIDE * len(names) - 0.03], [below, below], color=GREY, linewidth=0.8)
-    look: dict[str, Any] = {"size": NOTE + 0.5, "color": GREY, "ha": "center", "va": "center"}
-    axes.text(left + WIDE * len(names) / 2, below + 0.14, shown(f"from {block.name}"), **look)
-
-
-def _sums(axes: Axes, sums: Sequence[tuple[str, list[float]]], labels: Sequence[str], corner: tuple[float, float]) -> None:
-    _tilted(axes, labels, corner)
-    for j, (_, values) in enumerate(sums):
-        for i, value in enumerate(values):
-            score = len(sums) - j <= 2
-            text = f"{value:.2f}".replace("-", "−") if score else cell(value)
-            _number(axes, text, corner, i, j, INK, bold=j == len(sums) - 1)
-
-
-def _tilted(axes: Axes, names: Sequence[str], corner: tuple[float, float]) -> None:
-    for j, name in enumerate(names):
-        place = (corner[0] + WIDE * (j + 0.35), corner[1] - 0.06)
-        axes.text(*place, name, size=SIZE, color=INK, rotation=45, rotation_mode="anchor", ha="left", va="baseline")
-
-
-def _number(axes: Axes, text: str, corner: tuple[float, float], i: int, j: int, colour: str, *, bold: bool = False) -> None:
-    place = (corner[0] + WIDE * (j + 0.5), corner[1] + HIGH * (i + 0.5))
-    weight = "bold" if bold else "normal"
-    axes.text(*place, text, size=NOTE, color=colour, weight=weight, ha="center", va="center")

@@ -1,4 +1,4 @@
-"""Tokens with their attributions, as all pictures of texts take them."""
+"""Tokens with their attributions, in the form that every picture of a text takes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ from ...errors import InputError, OptionError
 
 NAN = math.nan
 
+_MARKS = ("▁", "Ġ")
+"""The characters that tokenizers put before the first piece of a word."""
+
+Span = tuple[int, int]
+
+_JOINER = "\u200d"
+
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text in pieces, with what each piece adds to the score.
+    """A text in tokens, with the attribution of each token.
 
     Attributes:
-        texts: the pieces: words, or word pieces.
+        texts: the tokens: words, or word pieces.
         values: the attribution of each; one that is not finite is marked as such, and nothing adds up then.
-        spans: where each stands in the text, (start, end) in characters; (i, i) for a marker that is not in the text. None
+        spans: the position of each in the text, (start, end) in characters; (i, i) for a marker that is not in the text. None
             where that is not known.
         label: what the model said, in words.
         score: F(x).
         baseline_score: F(x'): where the running sum begins.
-        probability: of the label.
-        note: something to say below the text.
+        probability: the probability of the label.
+        note: a remark shown below the text.
         certificate: how far the values can be trusted.
         text: the text itself, which is then shown as it is, gaps included. Needs ``spans``.
     """
@@ -63,7 +70,7 @@ class Tokens:
 
     @property
     def total(self) -> float:
-        """The sum of the values."""
+        """The sum of the tokens' attributions; NaN where one of them is not finite."""
         return math.fsum(self.values) if all(map(math.isfinite, self.values)) else NAN
 
     @property
@@ -73,18 +80,18 @@ class Tokens:
 
     @property
     def running(self) -> tuple[float, ...]:
-        """The running sum: F(x') first, then after each token. Tokens whose value is not finite add nothing."""
+        """The running sum: F(x') first, then the sum after each token. Tokens whose value is not finite add nothing."""
         finite = [value if math.isfinite(value) else 0.0 for value in self.values]
         return tuple(math.fsum([self.start, *finite[:k]]) for k in range(len(finite) + 1))
 
     @property
     def missed(self) -> float:
-        """What the sum is off by: where the running sum ends minus F(x). NaN where F(x) is not known."""
+        """How far the sum is off: the end of the running sum minus F(x). NaN where F(x) is not known."""
         return self.running[-1] - self.score
 
     @cached_property
     def pieces(self) -> tuple[TextPiece, ...]:
-        """What is drawn: each token with the gap before it; tokens that share a sign (half an emoji each) are one piece."""
+        """The pieces to draw: each token with the gap before it. Tokens that share a character (half an emoji each) are one."""
         if self.spans is None:
             shown = _without_spans(self.texts)
             return tuple(
@@ -94,13 +101,13 @@ class Tokens:
 
     @property
     def tail(self) -> str:
-        """What the text holds after the last token."""
+        """The part of the text after the last token."""
         return (
             "" if self.text is None else self.text[max((end for _, end in snapped(self.spans or (), self.text)), default=0) :]
         )
 
     def joined(self, groups: Sequence[int | None] | None = None) -> Tokens:
-        """Word pieces joined to words; each word has the sum of its pieces, so that the total stays.
+        """Join word pieces into words; a word's value is the sum of its pieces' values, so the total stays the same.
 
         Args:
             groups: the word that each token belongs to (tokenizers call it ``word_ids``); None for one that stands alone.
@@ -122,7 +129,7 @@ class Tokens:
         return replace(self, texts=[_word(self, run) for run in runs], values=values, spans=spans)
 
     def numbers(self) -> dict[str, Any]:
-        """All of it as JSON can hold it; what is not finite becomes null."""
+        """The tokens, scores and certificate as a dictionary for JSON; numbers that are not finite become null."""
         spans: Sequence[Span | None] = self.spans if self.spans is not None else [None] * len(self.texts)
         rows = [
             {"text": text, "value": _finite(value), "span": None if span is None else list(span)}
@@ -149,13 +156,91 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Something to draw: the gap before it, what is shown, its value and the tokens that it stands for."""
+    """One piece of a text to draw: the gap before it, the text shown, its value and the tokens it stands for."""
 
     gap: str
     shown: str
     value: float
     tokens: tuple[int, ...]
     marker: bool = False
+
+
+def is_letter(sign: str) -> bool:
+    """Whether a character is part of a word: a letter, a digit, an accent or a joiner."""
+    import unicodedata
+
+    return bool(sign) and (sign.isalnum() or unicodedata.category(sign)[0] == "M" or sign in "\u200c\u200d_")
+
+
+def clusters(text: str) -> list[Span]:
+    r"""The (start, end) of each visible character: marks, joiners and skin tones belong to what they follow, flags are pairs.
+
+    A subset of Unicode's extended grapheme clusters (UAX 29): all but the rules for Hangul written in single letters and
+    for Indic conjuncts.
+
+    >>> clusters("e\u0301a")
+    [(0, 2), (2, 3)]
+    >>> len(clusters("\U0001f469\u200d\U0001f4bb\U0001f1ec\U0001f1ed"))
+    2
+    """
+    starts: list[int] = []
+    flag = False  # whether the sign before is half a flag
+    for i, sign in enumerate(text):
+        half = 0x1F1E6 <= ord(sign) <= 0x1F1FF
+        before = text[i - 1] if i else ""
+        goes_on = bool(before) and (_extends(sign) or _joined(before, sign) or (half and flag) or before + sign == "\r\n")
+        if not goes_on:
+            starts.append(i)
+        flag = half and not (half and flag)
+    return list(zip(starts, [*starts, len(text)][1:], strict=True))
+
+
+def snapped(spans: Sequence[Span], text: str) -> list[Span]:
+    """Spans widened to whole visible characters of the text; empty spans stay empty."""
+    found = clusters(text)
+    starts, ends = [a for a, _ in found], [b for _, b in found]
+    out = []
+    for start, end in spans:
+        if end <= start or not found:
+            out.append((start, start))
+            continue
+        first = starts[max(0, bisect_right(starts, start) - 1)]
+        last = ends[min(len(ends) - 1, bisect_left(ends, end))]
+        out.append((first, last))
+    return out
+
+
+def right_to_left(text: str) -> bool:
+    r"""Whether a text is read from right to left, decided by its first letter with a direction, as browsers do.
+
+    >>> right_to_left("123 \u05e9\u05dc\u05d5\u05dd"), right_to_left("abc \u05d0")
+    (True, False)
+    """
+    return bool(direction(text))
+
+
+def direction(text: str) -> bool | None:
+    r"""True for a text that is read from right to left, False for left to right, None where no letter decides.
+
+    >>> direction("\u05d0"), direction("a"), direction("?!")
+    (True, False, None)
+    """
+    for sign in text:
+        kind = unicodedata.bidirectional(sign)
+        if kind in ("R", "AL"):
+            return True
+        if kind == "L":
+            return False
+    return None
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters replaced by visible symbols, so that a terminal does not obey them.
+
+    >>> printable("a\x1b[31mb")
+    'a␛[31mb'
+    """
+    return "".join(_seen(sign) for sign in text)
 
 
 def _with_spans(tokens: Tokens, spans: list[Span]) -> tuple[TextPiece, ...]:
@@ -178,12 +263,8 @@ def _with_spans(tokens: Tokens, spans: list[Span]) -> tuple[TextPiece, ...]:
     return tuple(out)
 
 
-_MARKS = ("▁", "Ġ")
-"""What tokenizers put before the first piece of a word."""
-
-
 def _without_spans(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """The gap before each token, and what is shown of it."""
+    """For tokens without spans: the gap before each token, and the text shown for it."""
     out = []
     for i, text in enumerate(texts):
         on = i > 0 and _continues(texts, i)
@@ -197,7 +278,7 @@ def _bare(text: str, on: bool) -> str:
 
 
 def _continues(texts: Sequence[str], i: int) -> bool:
-    """Whether a token goes on with the word before it, by its marks."""
+    """Whether token i continues the word before it, judged by the marks of word pieces."""
     if texts[i].startswith("##"):
         return len(texts[i]) > 2
     marked = any(text.startswith(_MARKS) for text in texts)
@@ -215,13 +296,6 @@ def _touching(tokens: Tokens, i: int) -> bool:
     text = tokens.text
     left, right = (tokens.texts[i - 1][-1:], _bare(tokens.texts[i], True)[:1]) if text is None else (text[b - 1], text[c])
     return c == b and is_letter(left) and is_letter(right)
-
-
-def is_letter(sign: str) -> bool:
-    """Whether a sign is part of a word: a letter, a digit, an accent, a joiner."""
-    import unicodedata
-
-    return bool(sign) and (sign.isalnum() or unicodedata.category(sign)[0] == "M" or sign in "\u200c\u200d_")
 
 
 def _hull(spans: Sequence[Span]) -> Span:
@@ -246,34 +320,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-Span = tuple[int, int]
-
-_JOINER = "\u200d"
-
-
-def clusters(text: str) -> list[Span]:
-    r"""Where each sign begins and ends: marks, joiners, skin tones and tags belong to what they follow, flags are pairs.
-
-    A subset of Unicode's extended grapheme clusters (UAX 29): all but the rules for Hangul written in single letters and
-    for Indic conjuncts.
-
-    >>> clusters("e\u0301a")
-    [(0, 2), (2, 3)]
-    >>> len(clusters("\U0001f469\u200d\U0001f4bb\U0001f1ec\U0001f1ed"))
-    2
-    """
-    starts: list[int] = []
-    flag = False  # whether the sign before is half a flag
-    for i, sign in enumerate(text):
-        half = 0x1F1E6 <= ord(sign) <= 0x1F1FF
-        before = text[i - 1] if i else ""
-        goes_on = bool(before) and (_extends(sign) or _joined(before, sign) or (half and flag) or before + sign == "\r\n")
-        if not goes_on:
-            starts.append(i)
-        flag = half and not (half and flag)
-    return list(zip(starts, [*starts, len(text)][1:], strict=True))
-
-
 def _extends(sign: str) -> bool:
     code = ord(sign)
     tone, tag = 0x1F3FB <= code <= 0x1F3FF, 0xE0020 <= code <= 0xE007F
@@ -281,56 +327,8 @@ def _extends(sign: str) -> bool:
 
 
 def _joined(before: str, sign: str) -> bool:
-    """Whether a joiner ties this picture to what stands before it; letters after a joiner begin anew."""
+    """Whether a joiner ties this symbol to the one before it; letters after a joiner begin a new character."""
     return before == _JOINER and unicodedata.category(sign) in ("So", "Sk", "Sm")
-
-
-def snapped(spans: Sequence[Span], text: str) -> list[Span]:
-    """Spans widened to whole signs of the text; empty ones stay empty."""
-    found = clusters(text)
-    starts, ends = [a for a, _ in found], [b for _, b in found]
-    out = []
-    for start, end in spans:
-        if end <= start or not found:
-            out.append((start, start))
-            continue
-        first = starts[max(0, bisect_right(starts, start) - 1)]
-        last = ends[min(len(ends) - 1, bisect_left(ends, end))]
-        out.append((first, last))
-    return out
-
-
-def right_to_left(text: str) -> bool:
-    r"""Whether a text is read from the right: by its first letter that has a direction, as browsers find it.
-
-    >>> right_to_left("123 \u05e9\u05dc\u05d5\u05dd"), right_to_left("abc \u05d0")
-    (True, False)
-    """
-    return bool(direction(text))
-
-
-def direction(text: str) -> bool | None:
-    r"""True for what is read from the right, False for what is not, None where no letter tells.
-
-    >>> direction("\u05d0"), direction("a"), direction("?!")
-    (True, False, None)
-    """
-    for sign in text:
-        kind = unicodedata.bidirectional(sign)
-        if kind in ("R", "AL"):
-            return True
-        if kind == "L":
-            return False
-    return None
-
-
-def printable(text: str) -> str:
-    r"""A text whose control characters are signs that can be seen, so that a terminal does not obey them.
-
-    >>> printable("a\x1b[31mb")
-    'a␛[31mb'
-    """
-    return "".join(_seen(sign) for sign in text)
 
 
 def _seen(sign: str) -> str:

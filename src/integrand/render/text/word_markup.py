@@ -1,4 +1,7 @@
-"""The colours of words: red for what speaks for the label, blue for what speaks against it, grey for what says nothing."""
+"""Texts with coloured words, as HTML and for a terminal.
+
+Red words speak for the label, blue ones against it; words that add next to nothing are grey.
+"""
 
 from __future__ import annotations
 
@@ -15,84 +18,12 @@ from ..image.pixels import COLOURS
 from .tokens import TextPiece, Tokens, printable
 
 NEUTRAL, UNKNOWN = "#e3e5e8", "#808080"
-"""Of words that add nothing, and of words whose attribution is not a number."""
+"""The colours of words that add nothing, and of words whose attribution is not a number."""
 
 QUIET = 0.06
-"""Words below this share of the strongest one count as neutral."""
+"""Words whose attribution is below this share of the strongest word's count as neutral."""
 
 RAMP = (*COLOURS[:2], COLOURS[2], NEUTRAL, COLOURS[4], *COLOURS[5:])
-
-
-def limit_of(lines: Iterable[Tokens]) -> float:
-    """The magnitude that has the strongest colour: that of the strongest word; 0 where none has any."""
-    sizes = [abs(piece.value) for tokens in lines for piece in tokens.pieces if math.isfinite(piece.value)]
-    return max(sizes, default=0.0)
-
-
-def background(value: float, limit: float) -> str:
-    """The colour behind a word.
-
-    >>> background(1.0, 1.0), background(0.0, 1.0), background(-2.0, 1.0), background(math.nan, 1.0)
-    ('#b2182b', '#e3e5e8', '#2166ac', '#808080')
-    """
-    if not math.isfinite(value):
-        return UNKNOWN
-    table = np.array([list(bytes.fromhex(colour[1:])) for colour in RAMP], float)
-    at = (min(1.0, max(-1.0, value / (limit or 1.0))) + 1) / 2 * (len(table) - 1)
-    found = [round(float(np.interp(at, np.arange(len(table)), column))) for column in table.T]
-    return "#" + bytes(found).hex()
-
-
-def neutral(value: float, limit: float) -> bool:
-    """Whether a word says next to nothing."""
-    return math.isfinite(value) and abs(value) <= QUIET * limit
-
-
-def ink(colour: str) -> str:
-    """Black or white, whichever can be read on a colour (by the contrast of WCAG).
-
-    >>> ink("#b2182b"), ink("#e3e5e8")
-    ('#ffffff', '#000000')
-    """
-    parts = np.array(list(bytes.fromhex(colour[1:]))) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    light = float(linear @ np.array([0.2126, 0.7152, 0.0722]))
-    return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
-
-
-def number(value: float) -> str:
-    """A value with its sign.
-
-    >>> number(0.314), number(-2.0), number(0.0), number(math.nan)
-    ('+0.314', '−2', '0', 'nan')
-    """
-    if not math.isfinite(value):
-        return str(value)
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
-
-
-def verdict(tokens: Tokens) -> str:
-    """What the model said, as the paper writes it: in brackets; '' where nothing is known."""
-    if not tokens.label:
-        return ""
-    chance = "" if tokens.probability is None or not math.isfinite(tokens.probability) else f" {tokens.probability:.2f}"
-    return f"{tokens.label}{chance}"
-
-
-def account(tokens: Tokens) -> str:
-    """What the sum accounts for, in a line, or how many words have no number; '' where the scores are not known."""
-    unknown = sum(not math.isfinite(value) for value in tokens.values)
-    if unknown:
-        return f"{unknown} of {len(tokens.values)} words have no number (grey), so that nothing adds up"
-    if not (math.isfinite(tokens.score) and math.isfinite(tokens.baseline_score)):
-        return ""
-    said = f"from {tokens.baseline_score:.3g} to {tokens.score:.3g}: the words add up to {number(tokens.total)}"
-    if tokens.certificate is not None:
-        from ...words import percent
-
-        said += f", estimated error {percent(tokens.certificate.error)}, {tokens.certificate.status.value}"
-    return said
-
 
 STYLE = """
 .line{margin:0 0 .35rem;font-size:1.125rem;line-height:1.9;overflow-wrap:anywhere;white-space:pre-wrap}
@@ -112,9 +43,82 @@ STYLE = """
 .key .ramp{flex:1;margin:0;height:.7rem}
 """.strip()
 
+_END = "\x1b[0m"
+
+
+def limit_of(lines: Iterable[Tokens]) -> float:
+    """The magnitude that gets the strongest colour: that of the strongest word; 0 if there is none."""
+    sizes = [abs(piece.value) for tokens in lines for piece in tokens.pieces if math.isfinite(piece.value)]
+    return max(sizes, default=0.0)
+
+
+def background(value: float, limit: float) -> str:
+    """The colour behind a word.
+
+    >>> background(1.0, 1.0), background(0.0, 1.0), background(-2.0, 1.0), background(math.nan, 1.0)
+    ('#b2182b', '#e3e5e8', '#2166ac', '#808080')
+    """
+    if not math.isfinite(value):
+        return UNKNOWN
+    table = np.array([list(bytes.fromhex(colour[1:])) for colour in RAMP], float)
+    at = (min(1.0, max(-1.0, value / (limit or 1.0))) + 1) / 2 * (len(table) - 1)
+    found = [round(float(np.interp(at, np.arange(len(table)), column))) for column in table.T]
+    return "#" + bytes(found).hex()
+
+
+def neutral(value: float, limit: float) -> bool:
+    """Whether a word's attribution is too small, next to the strongest one, to be coloured."""
+    return math.isfinite(value) and abs(value) <= QUIET * limit
+
+
+def ink(colour: str) -> str:
+    """Black or white, whichever is easier to read on a background colour (by WCAG contrast).
+
+    >>> ink("#b2182b"), ink("#e3e5e8")
+    ('#ffffff', '#000000')
+    """
+    parts = np.array(list(bytes.fromhex(colour[1:]))) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    light = float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+    return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
+
+
+def number(value: float) -> str:
+    """A number with its sign and three digits, as text.
+
+    >>> number(0.314), number(-2.0), number(0.0), number(math.nan)
+    ('+0.314', '−2', '0', 'nan')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:+.3g}".replace("-", "−") if value else "0"
+
+
+def verdict(tokens: Tokens) -> str:
+    """The label that is explained, with its probability where known; '' without a label."""
+    if not tokens.label:
+        return ""
+    chance = "" if tokens.probability is None or not math.isfinite(tokens.probability) else f" {tokens.probability:.2f}"
+    return f"{tokens.label}{chance}"
+
+
+def account(tokens: Tokens) -> str:
+    """One line on what the words add up to, or on how many have no number; '' where the scores are not known."""
+    unknown = sum(not math.isfinite(value) for value in tokens.values)
+    if unknown:
+        return f"{unknown} of {len(tokens.values)} words have no number (grey), so that nothing adds up"
+    if not (math.isfinite(tokens.score) and math.isfinite(tokens.baseline_score)):
+        return ""
+    said = f"from {tokens.baseline_score:.3g} to {tokens.score:.3g}: the words add up to {number(tokens.total)}"
+    if tokens.certificate is not None:
+        from ...words import percent
+
+        said += f", estimated error {percent(tokens.certificate.error)}, {tokens.certificate.status.value}"
+    return said
+
 
 def fragment(rows: Sequence[Tokens], *, limit: float | None = None) -> str:
-    """Texts with coloured words, in styles of their own, for a notebook."""
+    """Texts with coloured words as an HTML fragment with inline styles, for a notebook."""
     look = "margin:0 0 .5em;line-height:1.9;white-space:pre-wrap;overflow-wrap:anywhere"
     drawn = []
     for tokens in rows:
@@ -127,7 +131,7 @@ def fragment(rows: Sequence[Tokens], *, limit: float | None = None) -> str:
 def page(
     rows: Sequence[Tokens], *, title: str, lead: str = "", meta: Mapping[str, str] | None = None, command: str | None = None
 ) -> str:
-    """A page of texts, each with its running sum and certificate; see :func:`integrand.render.text.page`."""
+    """An HTML page of texts, each with its running sum and certificate; see :func:`integrand.render.text.page`."""
     opened = len(rows) <= 3
     body = "".join(section(tokens, opened=opened) for tokens in rows)
     said = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
@@ -135,7 +139,7 @@ def page(
 
 
 def section(tokens: Tokens, *, opened: bool = False, limit: float | None = None) -> str:
-    """One text of a page: its words, what was said, the running sum, the certificate."""
+    """One text as a section of a page: its coloured words, the label, the running sum and the certificate."""
     certificate = tokens.certificate
     said = [escape(text) for text in (account(tokens), tokens.note) if text]
     more = f"<details{' open' * opened}><summary>Running sum</summary>\n{running_table(tokens)}</details>\n"
@@ -146,26 +150,8 @@ def section(tokens: Tokens, *, opened: bool = False, limit: float | None = None)
     return f'<section class="text">\n<p class="line">{_line(tokens, limit)}</p>\n{notes}{more}</section>\n'
 
 
-def _line(tokens: Tokens, limit: float | None) -> str:
-    """The words in one element that finds its direction by itself; what was said stands apart from it."""
-    reach = limit_of([tokens]) if limit is None else limit
-    # No element of its own direction around single words: the letters of cursive scripts join across word pieces.
-    words = "".join(escape(piece.gap) + _word(piece, reach) for piece in tokens.pieces) + escape(tokens.tail)
-    said = verdict(tokens)
-    return f'<bdi dir="auto">{words}</bdi>' + (f" <b>[<bdi>{escape(said)}</bdi>]</b>" if said else "")
-
-
-def _word(piece: TextPiece, limit: float) -> str:
-    title = f' title="{escape(number(piece.value))}"'
-    if neutral(piece.value, limit):
-        return f'<span style="opacity:.72"{title}>{escape(piece.shown)}</span>'
-    behind = background(piece.value, limit)
-    look = f"background:{behind};color:{ink(behind)};border-radius:.2em;padding:.1em 0"
-    return f'<span style="{look}"{title}>{escape(piece.shown)}</span>'
-
-
 def running_table(tokens: Tokens) -> str:
-    """From F(x') word by word to F(x): bars that begin where the one before ended, so that completeness can be seen."""
+    """The running sum from F(x') word by word to F(x), as a table of bars that each begin where the last one ended."""
     sums = tokens.running
     ends = [*sums, tokens.score] if math.isfinite(tokens.score) else list(sums)
     low, high = min(*ends, 0.0), max(*ends, 0.0)
@@ -186,28 +172,19 @@ def running_table(tokens: Tokens) -> str:
     return f'<table class="run"><tbody>\n{"".join(rows)}</tbody></table>\n'
 
 
-def _row(name: str, bar: str, value: str, total: str, *, end: bool = False) -> str:
-    kind = ' class="end"' if end else ""
-    cells = f'<td class="way">{bar}</td><td>{escape(value)}</td><td>{escape(total)}</td>'
-    return f'<tr{kind}><th><bdi dir="auto">{escape(name)}</bdi></th>{cells}</tr>\n'
-
-
 def key() -> str:
-    """What the colours mean."""
+    """The colour scale below the texts of a page."""
     ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
     return f'<p class="key"><span>against</span>{ramp}<span>for what is in brackets</span></p>\n'
 
 
-_END = "\x1b[0m"
-
-
 def lines(rows: Sequence[Tokens], *, colour: bool = True, detail: bool = False, limit: float | None = None) -> str:
-    """A line per text; see :func:`integrand.render.text.terminal`."""
+    """Texts with coloured words for a terminal, one per line; see :func:`integrand.render.text.terminal`."""
     return "\n".join(line(tokens, colour=colour, detail=detail, limit=limit) for tokens in rows)
 
 
 def line(tokens: Tokens, *, colour: bool = True, detail: bool = False, limit: float | None = None) -> str:
-    """One text with its words coloured, or with numbers behind the strong ones; what was said in brackets."""
+    """One text for a terminal: words coloured, or with their numbers where colours are off, and the label in brackets."""
     reach = limit_of([tokens]) if limit is None else limit
     drawn = "".join(printable(piece.gap) + _terminal_word(piece, reach, colour) for piece in tokens.pieces) + printable(
         tokens.tail
@@ -216,6 +193,30 @@ def line(tokens: Tokens, *, colour: bool = True, detail: bool = False, limit: fl
     out = drawn + (f"  {_bold(f'[{said}]', colour)}" if said else "")
     below = [text for text in (account(tokens) if detail else "", printable(tokens.note)) if text]
     return "\n".join([out, *(_dim(f"  {text}", colour) for text in below)])
+
+
+def _line(tokens: Tokens, limit: float | None) -> str:
+    """One text as HTML: its words in an element that finds its own reading direction, then the label in brackets."""
+    reach = limit_of([tokens]) if limit is None else limit
+    # No element of its own direction around single words: the letters of cursive scripts join across word pieces.
+    words = "".join(escape(piece.gap) + _word(piece, reach) for piece in tokens.pieces) + escape(tokens.tail)
+    said = verdict(tokens)
+    return f'<bdi dir="auto">{words}</bdi>' + (f" <b>[<bdi>{escape(said)}</bdi>]</b>" if said else "")
+
+
+def _word(piece: TextPiece, limit: float) -> str:
+    title = f' title="{escape(number(piece.value))}"'
+    if neutral(piece.value, limit):
+        return f'<span style="opacity:.72"{title}>{escape(piece.shown)}</span>'
+    behind = background(piece.value, limit)
+    look = f"background:{behind};color:{ink(behind)};border-radius:.2em;padding:.1em 0"
+    return f'<span style="{look}"{title}>{escape(piece.shown)}</span>'
+
+
+def _row(name: str, bar: str, value: str, total: str, *, end: bool = False) -> str:
+    kind = ' class="end"' if end else ""
+    cells = f'<td class="way">{bar}</td><td>{escape(value)}</td><td>{escape(total)}</td>'
+    return f'<tr{kind}><th><bdi dir="auto">{escape(name)}</bdi></th>{cells}</tr>\n'
 
 
 def _terminal_word(piece: TextPiece, limit: float, colour: bool) -> str:
