@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from integrand.apps import photos as module
+from integrand.apps.images import photo_files as module
 from integrand.apps.photos import photos, read
 from integrand.errors import FileError, MissingExtraError
 

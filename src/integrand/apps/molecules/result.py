@@ -219,7 +219,7 @@ class MoleculeAttribution:
 
     def page(self, *, command: str | None = None) -> str:
         """One self-contained HTML page: the molecule, its atoms, where the score comes from, and the certificate."""
-        from ...render.molecule.molecule_pictures import page
+        from ...render.molecule import page
 
         account = self.account()
         given: dict[str, Any] = {"certificates": [self.certificate], "accounts": [account.lines()]}
@@ -239,7 +239,7 @@ class MoleculeAttribution:
         if ending == ".html":
             where.write_text(self.page(**options), encoding="utf-8")
         elif ending in (".svg", ".png", ".pdf"):
-            from ...render.molecule.molecule_pictures import save
+            from ...render.molecule import save
 
             save(self.drawing(), where, **options)
         elif ending == ".json":
@@ -264,6 +264,6 @@ class MoleculeAttribution:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ...render.molecule.molecule_pictures import svg
+        from ...render.molecule import svg
 
         return svg(self.drawing())
