@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from integrand.axioms import check, network
+from integrand.axioms.checking import CheckLimits, OwnModelQuestion, own_examples
 from integrand.axioms.evidence import ExplainedCase
-from integrand.axioms.own_inputs import CheckLimits, OwnModelQuestion, own_examples
-from integrand.axioms.own_model import dummies
-from integrand.axioms.sensitivity_b import _finding
+from integrand.axioms.sensitivity_b import dummies, dummy_finding
 from integrand.errors import InputError
 from integrand.methods import Gradient, IntegratedGradients, Shapley
 
@@ -83,13 +82,13 @@ def test_rounding_that_hides_a_feature_from_every_probe_does_not_refute():
 def test_what_the_probes_may_have_missed_is_undecided_and_not_broken():
     one = ExplainedCase(torch.tensor([0.5, 1.0]).double(), 0.1, 1.5, 2.0, 0.0)
     where = torch.tensor([0])
-    sure, unsure, beyond = (_finding(one, where, "", "f", missed) for missed in (0.0, 0.5, 0.2))
+    sure, unsure, beyond = (dummy_finding(one, where, "", "f", missed) for missed in (0.0, 0.5, 0.2))
     assert sure.broken
     assert math.isnan(unsure.allowed)
     assert not unsure.broken
     assert beyond.broken
     assert beyond.allowed == pytest.approx(0.3)
-    assert not _finding(one, where, "", "f", math.inf).decided
+    assert not dummy_finding(one, where, "", "f", math.inf).decided
 
 
 def test_a_named_dummy_is_looked_at():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from integrand.axioms import network, parse
 from integrand.axioms.formula import Affine, FormulaNetwork, FunctionCall, Input, affine, relu
 from integrand.axioms.formula_network import evaluate, units
-from integrand.axioms.search import equivalent
+from integrand.axioms.search_networks import equivalent
 from integrand.errors import InputError, OptionError
 
 TEXTS = {

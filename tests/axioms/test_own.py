@@ -25,7 +25,7 @@ class Shares(Method):
     promises: ClassVar[tuple[Promise, ...]] = promised(sensitivity_b="everyone gets a share")
 
     def attribute(self, problem):
-        score, base = problem.settled_ends(problem.evaluator())
+        score, base = problem.end_scores(problem.evaluator())
         change = torch.as_tensor(score - base)[:, None]
         return problem.dress(Found(change.expand(-1, problem.features) / problem.features, self.promises))
 

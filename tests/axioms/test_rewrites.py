@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from integrand.axioms import parse
 from integrand.axioms.formula import FormulaNetwork
 from integrand.axioms.formula_network import evaluate
-from integrand.axioms.rewrites import RULES, equivalents
-from integrand.axioms.search import formulas
+from integrand.axioms.search_networks import RULES, equivalents, formulas
 
 POINTS = np.random.default_rng(5).uniform(-6, 6, (400, 3))
 

@@ -54,7 +54,7 @@ class Sloppy(Method):
     error: float = 0.0
 
     def attribute(self, problem: Problem) -> Attribution:
-        score, base = problem.settled_ends(problem.evaluator())
+        score, base = problem.end_scores(problem.evaluator())
         values = torch.as_tensor(0.7 * (score - base))[:, None].expand(-1, problem.features) / problem.features
         return problem.dress(Found(values, self.promises, error=self.error / 0.7, tol=1.0))
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from integrand.analysis.diagnosis_pictures import compose
+from integrand.analysis.diagnosis_report import compose
 from integrand.baselines import Diagnosis, diagnose
 from integrand.errors import OptionError
 from tests.baselines.test_diagnose import LEFT, SIDE, contrast, logits, split

@@ -13,7 +13,7 @@ from torch import nn
 
 from integrand.errors import NonFiniteError, OperationError, OptionError
 from integrand.methods import LRP, AlphaBeta, Epsilon, Gamma
-from integrand.tracing.decompositions import _lstm_cell
+from integrand.tracing.tracer import lstm_cell
 
 from .zennit_networks import BIASES, COMPOSITES, EPSILON, NETWORKS, RULES, STORE, Residual, drawn
 
@@ -252,7 +252,7 @@ class FusedLSTM(nn.Module):
         gates = (x.transpose(0, 1) @ own.weight_ih_l0.T).unbind(0)
         for one in gates:
             hidden = state @ own.weight_hh_l0.T
-            state, cell, _ = _lstm_cell(one, hidden, cell, own.bias_ih_l0, own.bias_hh_l0)
+            state, cell, _ = lstm_cell(one, hidden, cell, own.bias_ih_l0, own.bias_hh_l0)
         return state
 
 

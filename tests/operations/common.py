@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from integrand.backends.torch_function import build
-from integrand.tracing.program import trace
-from integrand.tracing.sweep import sweep, vjp
+from integrand.tracing.backward import sweep, vjp
+from integrand.tracing.tracer import trace
 
 D = torch.float64
 
@@ -22,10 +22,12 @@ def program_of(model, x, **options):
 
 
 def gradient(program, leaves):
-    """The gradient of the summed scores, step by step."""
+    """The gradient of the summed scores, operation by operation."""
     values = program.run(leaves)
-    return sweep(program, torch.ones_like(program.scores(values)), lambda step, arrived: vjp(step, values, arrived), values)
+    return sweep(
+        program, torch.ones_like(program.scores(values)), lambda operation, arrived: vjp(operation, values, arrived), values
+    )
 
 
 def names(program):
-    return [step.name for step in program.steps]
+    return [operation.name for operation in program.operations]

@@ -1,4 +1,4 @@
-"""What kind of operation a step is."""
+"""What kind of operation a operation is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from integrand.tracing.kinds import Kind, kind_of, rectifies
+from integrand.tracing.backward import Kind, kind_of, rectifies
 
 from .common import D, drawn, program_of
 
@@ -117,8 +117,8 @@ def test_kind(kind, name):
     x = drawn(3, 4)
     program = program_of(lambda x: EXPECTED[kind][name](x).reshape(len(x), -1).sum(1), x)
     values = program.run((x,))
-    found = {kind_of(step, values) for step in program.steps if step.name == name}
-    assert found, [step.name for step in program.steps]
+    found = {kind_of(operation, values) for operation in program.operations if operation.name == name}
+    assert found, [operation.name for operation in program.operations]
     assert kind in found
 
 
@@ -147,4 +147,4 @@ def test_kind(kind, name):
 )
 def test_rectifiers(rectifier, expected):
     program = program_of(lambda x: rectifier(x).sum(1), drawn(3, 4))
-    assert any(rectifies(step) for step in program.steps) is expected
+    assert any(rectifies(operation) for operation in program.operations) is expected

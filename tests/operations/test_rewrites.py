@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from integrand.tracing.rewriting import folded, fused
+from integrand.tracing.linear_operations import folded, fused
 
 from .common import D, drawn, gradient, names, program_of
 
@@ -110,7 +110,7 @@ def test_a_norm_after_a_dense_layer_becomes_one_layer():
     program = program_of(net, x)
     one = folded(program)
     assert names(one)[:2] == ["addmm", "relu"]
-    weight = one.steps[0].args[2]
+    weight = one.operations[0].args[2]
     # To the last digits, although the norm shifts by far more than it scales.
     torch.testing.assert_close(
         weight, (net[0].weight.T * norm.weight / (norm.running_var + norm.eps).sqrt()), rtol=1e-6, atol=0

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from integrand.errors import ModelError
-from integrand.tracing.decompositions import table
+from integrand.tracing.tracer import decomposition_table
 
 from .common import D, drawn, gradient, names, program_of
 
@@ -170,7 +170,7 @@ def test_steps_know_the_module_of_their_weights():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 1, bias=False))).to(D)
     program = program_of(net, drawn(2, 3))
-    assert [step.module for step in program.steps if step.name in ("addmm", "mm")] == ["0", "2.0"]
+    assert [operation.module for operation in program.operations if operation.name in ("addmm", "mm")] == ["0", "2.0"]
 
 
 BRANCHES = {
@@ -239,8 +239,8 @@ def test_the_cells_that_are_one_kernel_on_a_gpu():
         own, hidden = x @ cell.weight_ih.T, h @ cell.weight_hh.T
         if isinstance(cell, nn.LSTMCell):
             for biases, sums in (((cell.bias_ih, cell.bias_hh), (0, 0)), ((), (cell.bias_ih, cell.bias_hh))):
-                found = table()[aten._thnn_fused_lstm_cell.default](own + sums[0], hidden + sums[1], c, *biases)
+                found = decomposition_table()[aten._thnn_fused_lstm_cell.default](own + sums[0], hidden + sums[1], c, *biases)
                 torch.testing.assert_close(found[:2], cell(x, (h, c)))
         else:
-            found = table()[aten._thnn_fused_gru_cell.default](own, hidden, h, cell.bias_ih, cell.bias_hh)
+            found = decomposition_table()[aten._thnn_fused_gru_cell.default](own, hidden, h, cell.bias_ih, cell.bias_hh)
             torch.testing.assert_close(found[0], cell(x, h))

@@ -1,4 +1,4 @@
-"""What is made of attributions: methods compared, baselines diagnosed, interactions between features.
+"""Analyses built on attributions: methods compared, baselines diagnosed, interactions between features.
 
 Results here draw themselves. :func:`compare` sets methods side by side, :func:`diagnose` says whether a baseline is neutral,
 :func:`integrated_hessians` finds which features act together.

@@ -1,4 +1,4 @@
-"""The paper's advice on baselines as a check."""
+"""Diagnosing baselines for one input, by the paper's advice: measure every candidate, then recommend one in words."""
 
 from __future__ import annotations
 
@@ -12,22 +12,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..attribution import Attribution
 from ..backends.torch_function import TorchFunction, build
-from ..baselines.class_signal import HIGH, Signal, class_probabilities, head_start, own_signal, signal_of
-from ..baselines.constructors import Values, black, blurred, gaussian, mean, spread, uniform, white
+from ..baselines.class_signal import HIGH_HEAD_START, Signal, class_probabilities, head_start, own_signal, signal_of
+from ..baselines.constructors import Values, black, blurred, filled_like, gaussian, mean, uniform, white
 from ..baselines.resolve import Baseline, resolve_baselines
+from ..certificate import promised
+from ..engine import EngineOptions, attribute
 from ..errors import ConvergenceWarning, InputError, IntegrandError, OptionError, ZeroAttributionWarning
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
 from ..functions.target import Score, Target
+from ..paths.base import segment
 from ..trees import Leaves, Tensors, flatten
 from ..words import percent
-from .diagnosis_result import Diagnosis, DiagnosisRow, Floats
+from .comparison_result import rank_correlations
+from .diagnosis_result import Diagnosis, DiagnosisRow
 
-SIDE = 14
-"""Agreement is measured over at most so many by so many regions of an image: a pixel more or less is not another answer."""
+MOST_REGIONS = 14
+"""Agreement is measured over at most 14 x 14 regions of an image, a side of 16 pixels at the usual 224: a pixel more or
+less is not another answer."""
+
+Candidates = Mapping[str, Baseline | str] | Sequence[str] | None
+"""Candidates for a baseline: baselines by name, or names of constructors; None for the usual ones."""
+
+ALIKE, APART = 0.8, 0.5
+"""Rank correlations: from the first on two answers count as the same, below the second as different."""
+
+FOR_IMAGES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
+"""The candidates for an image, in the order of preference."""
 
 
 def diagnose(
@@ -62,7 +77,7 @@ def diagnose(
     ('black', 'score is high, own signal')
 
     Args:
-        model: as in :func:`integrand.integrated_gradients`, and so for what is not described here.
+        model: an ``nn.Module`` in eval mode, or any callable, as in :func:`integrand.integrated_gradients`.
         x: one input, with or without a batch dimension.
         candidates: baselines by name: whatever ``integrated_gradients`` takes as a baseline, or the name of a constructor;
             or a list of such names (``black``, ``white``, ``mean``, ``blurred``, ``uniform``, ``gaussian``, ``zero``). The
@@ -73,14 +88,14 @@ def diagnose(
             (sigmoid for a single output, but not with ``logit``).
         tol: the relative L1 error to integrate to.
         low: black in the space of x: a number, one per channel, or a tensor that broadcasts to x.
-        high: white.
+        high: white in the space of x, given in the same way.
         draws: how many baselines to draw, of noise and from functions.
-        seed: of the noise.
+        seed: the seed of the noise.
         classes: names of the classes: a sequence, or a function from the number of a class to its name.
         layer: explain the value of a submodule instead of x.
-        layer_side: what the layer gives or gets.
+        layer_side: whether to explain the output of the layer or its input.
         args: further positional arguments of the model.
-        kwargs: further keyword arguments.
+        kwargs: further keyword arguments of the model.
         batched: whether the first dimension of x counts examples.
         max_evaluations: gradient evaluations that each candidate may take.
         memory: bytes that the run may hold.
@@ -90,9 +105,9 @@ def diagnose(
     Returns:
         A table to print, a recommendation in words, and pictures: see :class:`Diagnosis`.
     """
-    from ..engine import EngineOptions
-
-    options = EngineOptions.make(tol, None, None, max_evaluations, memory, chunk, draws, progress, False)
+    options = EngineOptions.make(
+        tol=tol, max_evaluations=max_evaluations, memory=memory, chunk=chunk, draws=draws, progress=progress
+    )
     own = callable(target) and not isinstance(target, Tensor)
     call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
     with undisturbed(model, differentiable=False):
@@ -109,21 +124,119 @@ def diagnose(
 
 @dataclass(frozen=True)
 class MeasuredBaseline:
-    """What one candidate gives."""
+    """What was measured of one candidate: its starting points, what the model sees there, and the attribution from it."""
 
     starts: list[Leaves]
     signal: Signal | None
     attribution: Attribution
 
 
+def regions(attribution: Attribution) -> Floats:
+    """An attribution as a flat array to rank: sums over at most 14 x 14 regions of an image, all numbers of anything else."""
+    leaves = [leaf.detach().double().cpu() for leaf in flatten(attribution.values, what="values")[1]]
+    leaves = leaves if not attribution.batched else [leaf[0] for leaf in leaves]
+    if len(leaves) > 1 or leaves[0].ndim != 3:
+        return torch.cat([leaf.reshape(-1) for leaf in leaves]).numpy()
+    total = leaves[0].sum(0).numpy()
+    for axis in (0, 1):
+        size = total.shape[axis]
+        edges = np.unique(np.linspace(0, size, min(size, MOST_REGIONS) + 1).astype(int)[:-1])
+        total = np.add.reduceat(total, edges, axis=axis)
+    return np.asarray(total.reshape(-1), float)
+
+
+@dataclass(frozen=True)
+class Builtins:
+    """The constructors of baselines by name, for one input; called with a name, it makes that baseline."""
+
+    x: Tensors
+    low: Values
+    high: Values
+    draws: int
+    seed: int
+    batched: bool
+
+    def __call__(self, name: str) -> Baseline:
+        """Make the baseline of a name."""
+        noise: dict[str, Any] = {"draws": self.draws, "seed": self.seed, "batched": self.batched}
+        makers: dict[str, Callable[[], Baseline]] = {
+            "zero": lambda: 0.0,
+            "black": lambda: black(self.x, self.low),
+            "white": lambda: white(self.x, self.high),
+            "mean": lambda: mean(self.x),
+            "blurred": lambda: blurred(self.x),
+            "uniform": lambda: uniform(self.x, self.low, self.high, **noise),
+            "gaussian": lambda: self._gaussian(noise),
+        }
+        if name not in makers:
+            raise OptionError(
+                f"got the candidate {name!r}; expected one of {', '.join(makers)}, or a dict of baselines by name."
+            )
+        return makers[name]()
+
+    def _gaussian(self, noise: dict[str, Any]) -> Tensors:
+        """Gaussian noise around the middle of the range from ``low`` to ``high``, with a quarter of it as deviation."""
+        if not isinstance(self.x, Tensor):
+            ends = [float(end) for end in (self.low, self.high)]  # type: ignore[arg-type]
+            return gaussian(self.x, (ends[1] - ends[0]) / 4, around=sum(ends) / 2, low=ends[0], high=ends[1], **noise)
+        least, most = (filled_like(end, self.x.detach(), "low and high") for end in (self.low, self.high))
+        return gaussian(self.x, (most - least) / 4, around=(least + most) / 2, low=least, high=most, **noise)
+
+
+def asked_for(candidates: Candidates, x: Tensors, function: TorchFunction, make: Builtins) -> dict[str, Callable[[], Baseline]]:
+    """Functions that make each candidate, by name: made one at a time, so that a failing one does not stop the others."""
+    leaves = flatten(x)[1]
+    image = len(leaves) == 1 and leaves[0].ndim == 3 + function.batched
+    if candidates is None:
+        candidates = FOR_IMAGES if image else ("zero", "uniform", "gaussian")
+    if isinstance(candidates, str):
+        candidates = [candidates]
+    if not isinstance(candidates, Mapping):
+        candidates = {name: name for name in candidates}
+    if not candidates:
+        raise OptionError("got no candidates; expected at least one, or None for the usual ones.")
+
+    def maker(given: Any) -> Callable[[], Baseline]:
+        return (lambda: make(given)) if isinstance(given, str) else (lambda: given)
+
+    return {str(name): maker(given) for name, given in candidates.items()}
+
+
+def recommend(rows: Sequence[DiagnosisRow]) -> DiagnosisRow:
+    """The candidate to take: the first neutral one, else the one closest to neutral."""
+    return next((row for row in rows if row.neutral), min(rows, key=lambda row: row.charge))
+
+
+def advise(rows: Sequence[DiagnosisRow], agreements: Floats, here: float, names: Callable[[int], str], *, images: bool) -> str:
+    """The recommendation in words.
+
+    Args:
+        rows: what was found about each candidate.
+        agreements: rank correlations between their attributions, (rows, rows).
+        here: the probability of the explained class at x; NaN where it is not known.
+        names: from the number of a class to its name.
+        images: whether the input is an image, for which there are further candidates to suggest.
+    """
+    best = recommend(rows)
+    neutral = [row for row in rows if row.neutral]
+    if best.neutral:
+        only = f"the only one of {len(rows)} candidates" if len(neutral) == 1 else f"the first of {len(neutral)} candidates"
+        only = "" if len(rows) == 1 else f" It is {only} that {'is' if len(neutral) == 1 else 'are'} neutral."
+        said = [f"Take {best.name}: {_found_at(best, here, names)}.{only}"]
+        rejected = [f"{row.name} ({_against(row, names)})" for row in rows if not row.neutral]
+        said += [f"Not neutral: {'; '.join(rejected)}."] if rejected else []
+    else:
+        said = _no_neutral_candidate(rows, best, here, names, images=images)
+    said.append(_dependence(rows, agreements, neutral, "regions" if images else "features"))
+    missed = [row.name for row in rows if not row.certificate.converged]
+    said += [f"The tolerance was not met from {_listed(missed)}: look at the errors first."] if missed else []
+    return " ".join(filter(None, said))
+
+
 def _measured(
     asked: Mapping[str, Callable[[], Baseline]], function: TorchFunction, options: Any, draws: int
 ) -> tuple[dict[str, MeasuredBaseline], dict[str, str]]:
-    """Every candidate's attribution and what the model sees in it; and what was said where there is none."""
-    from ..certificate import promised
-    from ..engine import attribute
-    from ..paths.base import segment
-
+    """Measure every candidate; those that cannot be used are returned by name with their error message."""
     found, failures = {}, {}
     last: IntegrandError | None = None
     for name, make in asked.items():
@@ -146,11 +259,11 @@ def _measured(
 
 
 def _signal(function: TorchFunction, starts: Sequence[Leaves]) -> Signal | None:
-    """What the model sees at starting points of the one example."""
+    """The classes that the model sees at starting points of the one example; None where it has no classes."""
     rows = torch.zeros(1, dtype=torch.long, device=function.inputs[0].device)
     side = None
     if not function.scorer.index and function.scorer.score != "logit":
-        side = int(function.again()[0] >= (0.5 if function.scorer.score == "probability" else math.log(0.5)))
+        side = int(function.scores_again()[0] >= (0.5 if function.scorer.score == "probability" else math.log(0.5)))
     return signal_of([class_probabilities(function, start, rows) for start in starts], side=side)
 
 
@@ -162,9 +275,7 @@ def _judged(
     ends: tuple[Values, Values],
     names: Callable[[int], str],
 ) -> Diagnosis:
-    """Rows, recommendation and advice."""
-    from .comparison_result import rank_correlations
-
+    """The diagnosis of measured candidates: one row each, the recommendation, and the advice."""
     at_x = _signal(function, [function.inputs])
     here = math.nan if at_x is None else at_x.probability
     agreements = rank_correlations(np.stack([regions(one.attribution) for one in found.values()]))
@@ -220,126 +331,14 @@ def _row(name: str, one: MeasuredBaseline, at_x: Signal | None, function: TorchF
     )
 
 
-def regions(attribution: Attribution) -> Floats:
-    """Attributions to compare: of an image the sums over at most 14 by 14 regions, of anything else all of them."""
-    leaves = [leaf.detach().double().cpu() for leaf in flatten(attribution.values, what="values")[1]]
-    leaves = leaves if not attribution.batched else [leaf[0] for leaf in leaves]
-    if len(leaves) > 1 or leaves[0].ndim != 3:
-        return torch.cat([leaf.reshape(-1) for leaf in leaves]).numpy()
-    total = leaves[0].sum(0).numpy()
-    for axis in (0, 1):
-        size = total.shape[axis]
-        edges = np.unique(np.linspace(0, size, min(size, SIDE) + 1).astype(int)[:-1])
-        total = np.add.reduceat(total, edges, axis=axis)
-    return np.asarray(total.reshape(-1), float)
-
-
 def _names(classes: Sequence[str] | Callable[[int], str] | None) -> Callable[[int], str]:
     if classes is None:
         return "class {}".format
     return classes if callable(classes) else lambda index: str(classes[index])
 
 
-Candidates = Mapping[str, Baseline | str] | Sequence[str] | None
-"""Baselines by name, or names of constructors; None for the usual ones."""
-
-
-@dataclass(frozen=True)
-class Builtins:
-    """The constructors by name, for one input."""
-
-    x: Tensors
-    low: Values
-    high: Values
-    draws: int
-    seed: int
-    batched: bool
-
-    def __call__(self, name: str) -> Baseline:
-        """The baseline of a name."""
-        noise: dict[str, Any] = {"draws": self.draws, "seed": self.seed, "batched": self.batched}
-        makers: dict[str, Callable[[], Baseline]] = {
-            "zero": lambda: 0.0,
-            "black": lambda: black(self.x, self.low),
-            "white": lambda: white(self.x, self.high),
-            "mean": lambda: mean(self.x),
-            "blurred": lambda: blurred(self.x),
-            "uniform": lambda: uniform(self.x, self.low, self.high, **noise),
-            "gaussian": lambda: self._gaussian(noise),
-        }
-        if name not in makers:
-            raise OptionError(
-                f"got the candidate {name!r}; expected one of {', '.join(makers)}, or a dict of baselines by name."
-            )
-        return makers[name]()
-
-    def _gaussian(self, noise: dict[str, Any]) -> Tensors:
-        """Noise around the middle of the range, with a quarter of it as deviation, cut off at its ends."""
-        if not isinstance(self.x, Tensor):
-            ends = [float(end) for end in (self.low, self.high)]  # type: ignore[arg-type]
-            return gaussian(self.x, (ends[1] - ends[0]) / 4, around=sum(ends) / 2, low=ends[0], high=ends[1], **noise)
-        least, most = (spread(end, self.x.detach(), "low and high") for end in (self.low, self.high))
-        return gaussian(self.x, (most - least) / 4, around=(least + most) / 2, low=least, high=most, **noise)
-
-
-def asked_for(candidates: Candidates, x: Tensors, function: TorchFunction, make: Builtins) -> dict[str, Callable[[], Baseline]]:
-    """What makes each candidate, by name; made one at a time, so that one that cannot be made stops no other."""
-    leaves = flatten(x)[1]
-    image = len(leaves) == 1 and leaves[0].ndim == 3 + function.batched
-    if candidates is None:
-        candidates = FURTHER if image else ("zero", "uniform", "gaussian")
-    if isinstance(candidates, str):
-        candidates = [candidates]
-    if not isinstance(candidates, Mapping):
-        candidates = {name: name for name in candidates}
-    if not candidates:
-        raise OptionError("got no candidates; expected at least one, or None for the usual ones.")
-
-    def maker(given: Any) -> Callable[[], Baseline]:
-        return (lambda: make(given)) if isinstance(given, str) else (lambda: given)
-
-    return {str(name): maker(given) for name, given in candidates.items()}
-
-
-ALIKE, APART = 0.8, 0.5
-"""Rank correlations: from the first on the answer is the same, below the second it is another one."""
-
-FURTHER = ("black", "white", "mean", "blurred", "uniform", "gaussian")
-
-
-def recommend(rows: Sequence[DiagnosisRow]) -> DiagnosisRow:
-    """The candidate to take."""
-    return next((row for row in rows if row.neutral), min(rows, key=lambda row: row.charge))
-
-
-def advise(rows: Sequence[DiagnosisRow], agreements: Floats, here: float, names: Callable[[int], str], *, images: bool) -> str:
-    """The recommendation in words.
-
-    Args:
-        rows: the candidates.
-        agreements: rank correlations between them, (rows, rows).
-        here: the probability of the explained class at x; NaN where it is not known.
-        names: from a class to its name.
-        images: whether the input is an image, to which further candidates belong.
-    """
-    best = recommend(rows)
-    neutral = [row for row in rows if row.neutral]
-    if best.neutral:
-        only = f"the only one of {len(rows)} candidates" if len(neutral) == 1 else f"the first of {len(neutral)} candidates"
-        only = "" if len(rows) == 1 else f" It is {only} that {'is' if len(neutral) == 1 else 'are'} neutral."
-        said = [f"Take {best.name}: {_at(best, here, names)}.{only}"]
-        rejected = [f"{row.name} ({_against(row, names)})" for row in rows if not row.neutral]
-        said += [f"Not neutral: {'; '.join(rejected)}."] if rejected else []
-    else:
-        said = _none(rows, best, here, names, images=images)
-    said.append(_depends(rows, agreements, neutral, "regions" if images else "features"))
-    missed = [row.name for row in rows if not row.certificate.converged]
-    said += [f"The tolerance was not met from {_listed(missed)}: look at the errors first."] if missed else []
-    return " ".join(filter(None, said))
-
-
-def _at(row: DiagnosisRow, here: float, names: Callable[[int], str]) -> str:
-    """What a baseline scores and sees."""
+def _found_at(row: DiagnosisRow, here: float, names: Callable[[int], str]) -> str:
+    """The score at a baseline and the class that the model sees there, in words."""
     if math.isnan(row.probability):
         share = "" if math.isnan(row.share) else f", {percent(row.share)} of F(x)"
         scored = f"the score there is {row.score:.2g}{share}"
@@ -349,7 +348,7 @@ def _at(row: DiagnosisRow, here: float, names: Callable[[int], str]) -> str:
 
 
 def _against(row: DiagnosisRow, names: Callable[[int], str]) -> str:
-    """What speaks against a candidate."""
+    """What speaks against a candidate, in words."""
     if row.empty:
         return "every attribution is zero: the score does not change from there to x"
     reasons = []
@@ -361,19 +360,19 @@ def _against(row: DiagnosisRow, names: Callable[[int], str]) -> str:
     return " and ".join(reasons)
 
 
-def _none(
+def _no_neutral_candidate(
     rows: Sequence[DiagnosisRow], best: DiagnosisRow, here: float, names: Callable[[int], str], *, images: bool
 ) -> list[str]:
-    """What to say where no candidate is neutral."""
+    """The advice where no candidate is neutral, as sentences."""
     said = [f"No candidate is neutral: {'; '.join(f'{row.name}: {_against(row, names)}' for row in rows)}."]
     if best.empty:
         return [*said, "Choose baselines that differ from x."]
     closest = f"{best.name} comes closest" if len(rows) > 1 else ""
-    if not math.isnan(best.probability) and best.head_start > HIGH:
+    if not math.isnan(best.probability) and best.head_start > HIGH_HEAD_START:
         closest += f"{', but ' if closest else ''}attributions from it explain only the change from {best.probability:.2g} "
         closest += f"to {here:.2g}, not what makes the class"
     said += [f"{closest[0].upper()}{closest[1:]}."] if closest else []
-    left = [name for name in FURTHER if images and name not in {row.name for row in rows}]
+    left = [name for name in FOR_IMAGES if images and name not in {row.name for row in rows}]
     pairs = "an average such as [black(x), white(x)], " if images else ""
     return [
         *said,
@@ -381,8 +380,8 @@ def _none(
     ]
 
 
-def _depends(rows: Sequence[DiagnosisRow], agreements: Floats, neutral: Sequence[DiagnosisRow], parts: str) -> str:
-    """Whether the answer depends on the choice, among the neutral candidates or else among all."""
+def _dependence(rows: Sequence[DiagnosisRow], agreements: Floats, neutral: Sequence[DiagnosisRow], parts: str) -> str:
+    """Whether the answer depends on the choice among the neutral candidates, or else among all, in words."""
     chosen = [i for i, row in enumerate(rows) if not row.empty and (row.neutral or not neutral)]
     pairs = [(float(agreements[i, j]), i, j) for k, i in enumerate(chosen) for j in chosen[k + 1 :]]
     pairs = [pair for pair in pairs if not np.isnan(pair[0])]

@@ -1,12 +1,11 @@
-"""What is drawn of a comparison, as data: one map or one set of bars per method and example."""
+"""A comparison drawn with matplotlib: the maps or bars of each example, then the rank correlations."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,201 +13,51 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from ..errors import InputError, OptionError
+from ..arrays import Floats
 from ..render.figures import GREY, INK, WARNING, FigureCell, draw_bars, draw_panel, heading, plain, short
-from ..render.image.panel import Panel
-from ..render.image.pixels import COLOURS, Array, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
-from ..render.scene import Bars, FeatureNames, arrays_of, labels_of, photos_of
-from .comparison_result import AGREEMENT, Comparison, Floats, Scale
-from .comparison_text import cell, misses, spent
-
-
-@dataclass(frozen=True, slots=True)
-class MethodView:
-    """What :meth:`Comparison.figure` and :meth:`Comparison.report` take; described there."""
-
-    image: Any = None
-    labels: str | Sequence[str] | None = None
-    features: Sequence[str] | None = None
-    title: str | None = None
-    scale: Scale = "each"
-    signed: bool = False
-    share: float = 0.7
-    top: int = 12
-    most: int = 4
-
-    def __post_init__(self) -> None:
-        mass_limit(np.zeros(0), self.share)  # refuses a share that makes no sense
-        if self.scale not in get_args(Scale):
-            raise OptionError(f"got scale={self.scale!r}; expected 'each' (every map by its own mass) or 'common'.")
-        for name, value in (("top", self.top), ("most", self.most)):
-            if value < 1:
-                raise OptionError(f"got {name}={value!r}; expected at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonRow:
-    """One example.
-
-    Attributes:
-        index: which example.
-        label: what was explained.
-        score: its score.
-        photo: the photo, where there is one.
-        maps: one panel per method, or
-        bars: one set of bars per method, all of the same features.
-        ends: the least and largest value of bars on a common scale; None where each has its own.
-    """
-
-    index: int
-    label: str
-    score: float
-    photo: Panel | None
-    maps: tuple[Panel, ...] = ()
-    bars: tuple[Bars, ...] = ()
-    ends: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonScene:
-    """Everything that is drawn, and what to know of its colours."""
-
-    title: str
-    rows: tuple[ComparisonRow, ...]
-    left_out: int
-    legend: str
-
-
-def compose(comparison: Comparison, view: MethodView) -> ComparisonScene:
-    """Decide what is drawn."""
-    sources = {name: arrays_of(one.values, one.batched) for name, one in comparison.attributions.items()}
-    leaves, first = next(iter(sources.values()))
-    arrays = {name: found for name, (_, found) in sources.items()}
-    certificate = next(iter(comparison.attributions.values())).certificate
-    count = comparison.examples
-    labels = labels_of(view.labels, [example.target for example in certificate])
-    shown = range(min(count, view.most))
-    image = (
-        len(first) == 1 and view.features is None and (first[0].ndim == 4 or (first[0].ndim == 3 and view.image is not None))
-    )
-    if not image and view.image is not None:
-        raise InputError(f"got image= for values of shape {first[0].shape}; expected (examples, channels, height, width)")
-    rows: list[ComparisonRow] = []
-    photos = photos_of(view.image, count) if view.image is not None else None
-    names = None if image else FeatureNames(leaves, tuple(array.shape[1:] for array in first), view.features)
-    for i in shown:
-        if names is not None:
-            bars, ends = _bars(arrays, i, names, view)
-            rows.append(ComparisonRow(i, labels[i], certificate[i].score, None, (), bars, ends))
-        else:
-            photo, maps = _maps(arrays, i, None if photos is None else photos[i], view)
-            rows.append(ComparisonRow(i, labels[i], certificate[i].score, photo, maps))
-    return ComparisonScene(
-        view.title or "", tuple(rows), count - len(rows), _legend(view, maps=image, lit_up=photos is not None)
-    )
-
-
-def titles(comparison: Comparison) -> list[str]:
-    """Names with the numbers that the columns of the correlations go by."""
-    return [f"{i + 1}  {name}" for i, name in enumerate(comparison.names)]
-
-
-def _maps(
-    arrays: dict[str, list[Array]], i: int, photo: Array | None, view: MethodView
-) -> tuple[Panel | None, tuple[Panel, ...]]:
-    rows = {name: found[0][i] if found[0].ndim == 4 else found[0][i][None] for name, found in arrays.items()}
-    signed = view.signed or photo is None
-    values = {name: contribution(row) if signed else strength(row) for name, row in rows.items()}
-    together = mass_limit(np.concatenate([value.ravel() for value in values.values()]), view.share)
-    limits = {name: together if view.scale == "common" else mass_limit(value, view.share) for name, value in values.items()}
-    drawn, pixels = None, None
-    if photo is not None:
-        pixels, note = photo_pixels(photo, next(iter(rows.values())).shape[1:])
-        drawn = Panel("", note, np.rint(pixels * 255).astype(np.uint8))
-    panels = []
-    for name, value in values.items():
-        limit = limits[name]
-        if signed or pixels is None:
-            panels.append(Panel(name, remark(value) or "red raises, blue lowers", heat(value, limit), limit))
-        else:
-            said = remark(contribution(rows[name]))
-            note = said if said == "all zero" else "; ".join(filter(None, (f"full brightness from {limit:.2g} on", said)))
-            panels.append(Panel(name, note, lit(pixels, value, limit)))
-    return drawn, tuple(panels)
-
-
-def _bars(
-    arrays: dict[str, list[Array]], i: int, names: FeatureNames, view: MethodView
-) -> tuple[tuple[Bars, ...], tuple[float, float] | None]:
-    rows = {name: names.row(found, i) for name, found in arrays.items()}
-    # Methods differ in units, so what counts is a feature's share of its method's attribution, in the method that rates
-    # it highest: otherwise what only one of them sees would not be drawn.
-    shares = []
-    for row in rows.values():
-        size = np.where(np.isfinite(row), np.abs(row), 0.0)
-        shares.append(size / (size.sum() or 1.0))
-    order = np.argsort(-np.max(shares, axis=0), kind="stable")
-    keep, rest = order[: view.top], order[view.top :]
-    shown = tuple(names[int(k)] for k in keep)
-    bars = tuple(
-        Bars(name, remark(row), shown, tuple(row[keep].tolist()), len(rest), float(row[rest].sum()))
-        for name, row in rows.items()
-    )
-    if view.scale == "each":
-        return bars, None
-    drawn = np.nan_to_num(np.array([bar.values for bar in bars]), nan=0.0, posinf=0.0, neginf=0.0)
-    return bars, (min(float(drawn.min()), 0.0), max(float(drawn.max()), 0.0))
-
-
-def _legend(view: MethodView, *, maps: bool, lit_up: bool) -> str:
-    each = view.scale == "each"
-    if not maps:
-        return (
-            "Bars of each method are on a scale of their own: lengths can be compared within a method, not between methods."
-            if each
-            else "All bars are on one common scale."
-        )
-    what = "Brightness: magnitudes of a pixel's attributions, summed over its colours"
-    if view.signed or not lit_up:
-        what = (
-            "Colour: a pixel's attributions summed with their signs, red where they raise the score, blue where they lower it"
-        )
-    beyond = f"clipped where the pixels below hold {100 * view.share:.3g}% of the attribution"
-    whose = "of that map: every map is on a scale of its own" if each else "of all maps together: they are on one common scale"
-    return f"{what}; {beyond} {whose}."
-
+from ..render.image.pixels import COLOURS
+from ..render.image.views import Panel
+from ..render.scene import Bars
+from .comparison_report import ComparisonRow, ComparisonScene, titles
+from .comparison_result import AGREEMENT, Comparison, correlation_text, cost_text, gap_text
 
 SIDE, BAR, GAP, HEAD, TOP = 2.75, 0.74, 0.22, 0.52, 0.46
+"""Inches: the side of a map, the room for its colour bar, between columns, for the heading of a cell, and for the title."""
+
 WIDE, LINE, REST, LABELS = 2.6, 0.27, 0.24, 1.9
+"""Inches: the width of a set of bars, the height of a bar, of the line of the rest, and the room for the names on the left."""
+
 SMALL, STEP = 7.0, 0.135
 """The size of the texts under a map, in points, and the distance of their lines."""
 
 MOST_COLUMNS, MOST_LETTERS, CELL, MATRIX_HEAD = 4, 40, 0.4, 0.6
+"""Columns of maps, letters of a method's name, and in inches the side of a correlation's cell and the room above them."""
+
 LETTERS = 18.5
-"""Letters of the small size that fit into an inch, with some to spare."""
+"""How many letters of the small size fit into an inch, with some to spare."""
 
 
 @dataclass(frozen=True)
 class FigureSheet:
-    """A figure to put things on, in inches from its upper left corner."""
+    """A figure on which things are placed in inches from its upper left corner."""
 
     figure: Figure
     width: float
     height: float
 
     def axes(self, left: float, top: float, wide: float, high: float) -> Axes:
-        """Axes of a given size."""
+        """Add axes at a place, of a given size."""
         box = (left / self.width, 1 - (top + high) / self.height, wide / self.width, high / self.height)
         return self.figure.add_axes(box)
 
     def text(self, left: float, top: float, text: str, **look: Any) -> None:
-        """A text that hangs from a point."""
+        """Add a text whose upper left corner is at a place."""
         self.figure.text(left / self.width, 1 - top / self.height, plain(text), **{"va": "top", "color": GREY} | look)
 
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One map or set of bars, and the lines under it."""
+    """One map or set of bars of a comparison, with its heading and the lines under it."""
 
     part: Panel | Bars
     title: str
@@ -218,7 +67,7 @@ class ComparisonCell:
 
 @dataclass(frozen=True)
 class ComparisonGrid:
-    """The cells of one example, in columns."""
+    """The cells of one example, arranged in columns; sizes are in inches."""
 
     row: ComparisonRow
     cells: list[ComparisonCell]
@@ -231,17 +80,17 @@ class ComparisonGrid:
 
     @property
     def width(self) -> float:
-        """From the left of the first column to the right of the last."""
+        """The width of all columns and what is left of them, in inches."""
         return self.left + self.columns * (self.wide + self.room + GAP) - GAP
 
     @property
     def height(self) -> float:
-        """Of all its lines."""
+        """The height of all rows of cells, in inches."""
         return math.ceil(len(self.cells) / self.columns) * (HEAD + self.high + self.under)
 
 
 def draw(comparison: Comparison, scene: ComparisonScene) -> Figure:
-    """Lay the scene out: the methods of each example, then how alike they are, then what to know."""
+    """Draw a comparison: the methods of each example, then their rank correlations, then the legend."""
     grids = [_grid(comparison, row) for row in scene.rows]
     count = len(comparison.names)
     matrix = count > 1
@@ -289,12 +138,12 @@ def _grid(comparison: Comparison, row: ComparisonRow) -> ComparisonGrid:
 
 
 def _lines(comparison: Comparison, name: str, example: int, wide: float) -> tuple[tuple[str, str], ...]:
-    """The texts under a map with their colours, cut into lines that fit."""
+    """The texts under a map with their colours, wrapped into lines that fit."""
     certificate = comparison.attributions[name].certificate
     # 5% is what the eye does not see in a map.
     off = comparison.relative_gaps[name][example] > 0.05
-    texts = [(misses(comparison, name, example), WARNING if off else GREY)]
-    texts.append((spent(comparison, name, example), GREY if certificate[example].converged else WARNING))
+    texts = [(gap_text(comparison, name, example), WARNING if off else GREY)]
+    texts.append((cost_text(comparison, name, example), GREY if certificate[example].converged else WARNING))
     if comparison.broken[name]:
         texts.append((f"no promise of {', '.join(comparison.broken[name])}", GREY))
     return tuple(
@@ -319,7 +168,7 @@ def _place(sheet: FigureSheet, grid: ComparisonGrid, top: float) -> None:
 
 
 def _names_width(comparison: Comparison) -> float:
-    """Room for the names left of the matrices."""
+    """The room for the names of the methods, left of the matrices, in inches."""
     longest = max(len(short(title, MOST_LETTERS)) for title in titles(comparison))
     return max(0.075 * longest + 0.2, 1.75)
 
@@ -342,14 +191,14 @@ def _matrices(sheet: FigureSheet, comparison: Comparison, top: float) -> None:
 
 
 def _matrix(axes: Axes, found: Floats, names: list[str], *, pad: float) -> None:
-    """Correlations as colours with their numbers in them; unknown ones are grey."""
+    """Draw correlations as colours with their numbers in them; NaN is grey."""
     colours = LinearSegmentedColormap.from_list("signed", COLOURS).with_extremes(bad="#dddddd")
     axes.imshow(np.ma.masked_invalid(found), cmap=colours, vmin=-1, vmax=1, aspect="auto")
     places = range(len(found))
     for i in places:
         for j in places:
             dark = abs(found[i, j]) > 0.6
-            axes.text(j, i, cell(found, i, j), ha="center", va="center", size=7.5, color="white" if dark else INK)
+            axes.text(j, i, correlation_text(found, i, j), ha="center", va="center", size=7.5, color="white" if dark else INK)
     axes.set_xticks(places, [str(j + 1) for j in places])
     axes.xaxis.tick_top()
     axes.set_yticks(places, [plain(short(name, MOST_LETTERS)) for name in names])

@@ -1,4 +1,4 @@
-"""Rank correlations between attributions."""
+"""The result of comparing methods: gaps, costs and rank correlations, and all of it as text."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Floats
 from ..attribution import Attribution
 from ..errors import MissingExtraError
 from ..files import write
 from ..trees import flat, flatten
-from ..words import finite
+from ..words import finite, number, percent, seconds, share_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
+Scale = Literal["each", "common"]
+
+AGREEMENT = (
+    "Methods that agree can be wrong together, and a method that stands alone can be right. Correlations say how alike the "
+    "maps are, not which of them is true to the model."
+)
 
 
 def ranks(row: Floats) -> Floats:
-    """The ranks of numbers from 1 on; equal ones share the mean of theirs, and NaN makes all of them unknown.
+    """The ranks of numbers, from 1 on; equal numbers share the mean of their ranks, and one NaN makes all ranks NaN.
 
     >>> ranks(np.array([3.0, 1.0, 3.0])).tolist()
     [2.5, 1.0, 2.5]
@@ -41,9 +46,9 @@ def ranks(row: Floats) -> Floats:
 
 
 def rank_correlations(rows: Floats) -> Floats:
-    """Spearman's correlation between every two of n rows of features, (n, features) to (n, n).
+    """Spearman's rank correlation between every two of n rows of features, (n, features) to (n, n).
 
-    NaN where a row is constant or holds NaN: it then has no order to agree with.
+    NaN where a row is constant or holds NaN: such a row has no order to agree with.
 
     >>> rank_correlations(np.array([[1.0, 2.0, 3.0], [-1.0, -8.0, -9.0], [5.0, 5.0, 5.0]])).round(9).tolist()
     [[1.0, -1.0, nan], [-1.0, 1.0, nan], [nan, nan, nan]]
@@ -58,7 +63,7 @@ def rank_correlations(rows: Floats) -> Floats:
 
 
 def mean_over_examples(matrices: Floats) -> Floats:
-    """The mean over the first dimension of what is known; NaN where nothing is."""
+    """The mean of matrices over the first dimension, leaving out NaN; NaN where all are."""
     known = ~np.isnan(matrices)
     count = known.sum(0)
     total = np.where(known, matrices, 0.0).sum(0)
@@ -66,21 +71,13 @@ def mean_over_examples(matrices: Floats) -> Floats:
     return out
 
 
-Scale = Literal["each", "common"]
-
-AGREEMENT = (
-    "Methods that agree can be wrong together, and a method that stands alone can be right. Correlations say how alike the "
-    "maps are, not which of them is true to the model."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a method took, over all examples.
+    """What a method cost, over all examples.
 
     Attributes:
         gradients: gradient evaluations, each a forward and a backward pass.
-        forwards: forward passes without a backward.
+        forwards: forward passes without a backward pass.
         seconds: as measured, on this machine and in this run.
     """
 
@@ -94,10 +91,10 @@ class Comparison:
     """Several methods on one question, by name and in the order in which they were asked.
 
     Attributes:
-        attributions: what each method gave.
-        failures: what the methods said that gave nothing.
-        seconds: what each method took.
-        settings: each method in full, those that failed too.
+        attributions: the attribution of each method.
+        failures: the error message of each method that failed.
+        seconds: the time that each method took.
+        settings: each method with all its settings, those that failed too.
         meta: how the comparison was made, all strings.
     """
 
@@ -109,7 +106,7 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The methods that gave something: rows and columns of the correlations."""
+        """The methods that did not fail: the rows and columns of the correlations."""
         return tuple(self.attributions)
 
     @property
@@ -118,7 +115,7 @@ class Comparison:
         return len(next(iter(self.attributions.values())).certificate)
 
     @cached_property
-    def _rows(self) -> dict[str, Tensor]:
+    def _flat_values(self) -> dict[str, Tensor]:
         """Every attribution as (examples, features) in float64."""
         out = {}
         for name, one in self.attributions.items():
@@ -128,7 +125,7 @@ class Comparison:
 
     @cached_property
     def changes(self) -> dict[str, Floats]:
-        """The change of the score from baseline to input, F(x) - F(x'), per example; by method, who may choose baselines."""
+        """The change of the score, F(x) - F(x'), per example and method: methods may choose a baseline of their own."""
         return {
             name: np.array([example.score - example.baseline_score for example in one.certificate])
             for name, one in self.attributions.items()
@@ -136,12 +133,12 @@ class Comparison:
 
     @cached_property
     def gaps(self) -> dict[str, Floats]:
-        """The completeness gap of each method per example: its sum minus F(x) - F(x')."""
-        return {name: self._rows[name].sum(1).numpy() - self.changes[name] for name in self.names}
+        """The completeness gap of each method per example: the sum of its attributions minus F(x) - F(x')."""
+        return {name: self._flat_values[name].sum(1).numpy() - self.changes[name] for name in self.names}
 
     @cached_property
     def relative_gaps(self) -> dict[str, Floats]:
-        """The size of the gap as a share of the score's change; infinite where the score does not change and the sum does."""
+        """The completeness gap as a share of the score's change; infinite where the score does not change and the sum does."""
         out = {}
         for name in self.names:
             gap, change = np.abs(self.gaps[name]), np.abs(self.changes[name])
@@ -150,7 +147,7 @@ class Comparison:
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
-        """What each method took."""
+        """The cost of each method: gradients, forward passes and seconds."""
         return {
             name: Cost(one.certificate.gradients, one.certificate.forwards, self.seconds.get(name, math.nan))
             for name, one in self.attributions.items()
@@ -165,28 +162,27 @@ class Comparison:
     def correlations(self) -> Floats:
         """Spearman's rank correlations between the attributions of every two methods, (examples, methods, methods).
 
-        NaN for a map that is constant. In the order of :attr:`names`.
+        NaN for a map that is constant. Rows and columns are in the order of :attr:`names`.
         """
         return self._correlated(magnitudes=False)
 
     @cached_property
     def magnitude_correlations(self) -> Floats:
-        """The same between magnitudes: whether methods agree on what matters, whatever the sign."""
+        """Rank correlations between magnitudes of attributions: whether methods agree on what matters, whatever the sign."""
         return self._correlated(magnitudes=True)
 
     def mean_correlations(self, *, magnitudes: bool = False) -> Floats:
-        """Rank correlations averaged over the examples, (methods, methods); those that are NaN do not count."""
+        """Rank correlations averaged over the examples, (methods, methods); NaN is left out of the mean."""
         return mean_over_examples(self.magnitude_correlations if magnitudes else self.correlations)
 
     def _correlated(self, *, magnitudes: bool) -> Floats:
-        rows = [self._rows[name].numpy() for name in self.names]
+        rows = [self._flat_values[name].numpy() for name in self.names]
         stack = np.stack([np.abs(row) for row in rows] if magnitudes else rows, 1)
         return np.stack([rank_correlations(example) for example in stack])
 
     def __str__(self) -> str:
-        from .comparison_text import text_of
 
-        return text_of(self)
+        return comparison_text(self)
 
     __repr__ = __str__
 
@@ -226,7 +222,7 @@ class Comparison:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from .comparison_figure import MethodView, compose
+        from .comparison_report import MethodView, compose
 
         try:
             from .comparison_figure import draw
@@ -255,7 +251,7 @@ class Comparison:
 
         Args:
             path: where to write it to.
-            image: as in :meth:`figure`, and so for what is not described here.
+            image: the photo or photos, as in :meth:`figure`; so for all that is not described here.
             labels: what was explained, one text per example.
             features: names for bars.
             title: the heading.
@@ -266,8 +262,7 @@ class Comparison:
             most: how many examples are drawn.
             command: the command that makes the page again, to be shown in it.
         """
-        from .comparison_figure import MethodView, compose
-        from .comparison_report import page
+        from .comparison_report import MethodView, compose, page
 
         scene = compose(self, MethodView(image, labels, features, title, scale, signed, share, top, most))
         text = page(self, scene, command)
@@ -314,3 +309,112 @@ class Comparison:
         }
         out: dict[str, Any] = finite(found)
         return out
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """A comparison as tables for a terminal: what each method misses and costs, how alike they are, and which failed."""
+    several = comparison.examples > 1
+    lines = [explained(comparison)]
+    lines += aligned(method_table(comparison), left=(0, 8, 9))
+    mean = f", mean of {comparison.examples} examples" if several else ""
+    if len(comparison.names) > 1:
+        lines += ["", f"rank correlations{mean} (values above the diagonal, magnitudes below)"]
+        lines += aligned(_matrix_text(comparison), left=(0, 1))
+    if comparison.failures:
+        lines += ["", "gave nothing"]
+        lines += [f"  {name}: {message}" for name, message in comparison.failures.items()]
+    return "\n".join(lines)
+
+
+def explained(comparison: Comparison) -> str:
+    """What was explained and by how much the score changes, in words."""
+    change = next(iter(comparison.changes.values()))
+    if comparison.examples > 1:
+        return f"{comparison.examples} examples; F(x) - F(x') from {change.min():.4g} to {change.max():.4g}"
+    target = next(iter(comparison.attributions.values())).certificate[0].target
+    return f"{target}; F(x) - F(x') = {change[0]:.4g}"
+
+
+def method_table(comparison: Comparison) -> list[tuple[str, ...]]:
+    """What each method misses and costs as texts: a row of titles, then one row per method."""
+    at_most = " (worst)" if comparison.examples > 1 else ""
+    titles = (
+        "method",
+        f"sum misses{at_most}",
+        f"of change{at_most}",
+        "gradients",
+        "forwards",
+        "seconds",
+        f"error{at_most}",
+        "tolerance",
+        "status",
+        "no promise of",
+    )
+    return [titles, *(_method_row(comparison, name) for name in comparison.names)]
+
+
+def correlation_text(matrix: Floats, i: int, j: int) -> str:
+    """A correlation with two decimals; a dash where it is NaN.
+
+    >>> correlation_text(np.array([[1.0, -0.004]]), 0, 1), correlation_text(np.array([[np.nan]]), 0, 0)
+    ('0.00', '–')
+    """
+    value = matrix[i, j]
+    return "–" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def aligned(rows: Sequence[tuple[str, ...]], *, left: tuple[int, ...]) -> list[str]:
+    """Rows of texts as lines with columns of equal width; the columns in ``left`` are aligned left, others right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(
+            part.ljust(wide) if k in left else part.rjust(wide) for k, (part, wide) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def gap_text(comparison: Comparison, name: str, example: int) -> str:
+    """What the attributions of a method add up to and what they miss of the score's change, in words."""
+    change, gap = float(comparison.changes[name][example]), float(comparison.gaps[name][example])
+    share = float(comparison.relative_gaps[name][example])
+    return f"adds up to {number(change + gap, 3)} of {number(change, 3)} (misses {share_of(share)})"
+
+
+def cost_text(comparison: Comparison, name: str, example: int) -> str:
+    """What the attributions of a method cost and how its run ended, in words."""
+    one = comparison.attributions[name].certificate[example]
+    work = f"{one.gradients} gradient{'s' * (one.gradients != 1)}" if one.gradients else f"{one.forwards} forwards"
+    whole = " for all" if comparison.examples > 1 else ""
+    error = "" if one.error == 0 else f", error {percent(one.error)}"
+    return f"{work} · {seconds(comparison.costs[name].seconds)}{whole} · {one.status.value}{error}"
+
+
+def _method_row(comparison: Comparison, name: str) -> tuple[str, ...]:
+    cost, certificate = comparison.costs[name], comparison.attributions[name].certificate
+    gap = comparison.gaps[name]
+    states = list(dict.fromkeys(example.status.value for example in certificate))
+    return (
+        name,
+        f"{gap[np.argmax(np.abs(gap))]:+.1e}",
+        share_of(float(comparison.relative_gaps[name].max())),
+        str(cost.gradients),
+        str(cost.forwards),
+        seconds(cost.seconds).removesuffix(" s"),
+        percent(certificate.error),
+        "-" if np.isnan(certificate[0].tol) else percent(certificate[0].tol),
+        " / ".join(states),
+        ", ".join(comparison.broken[name]) or "-",
+    )
+
+
+def _matrix_text(comparison: Comparison) -> list[tuple[str, ...]]:
+    values, sizes = comparison.mean_correlations(), comparison.mean_correlations(magnitudes=True)
+    count = len(comparison.names)
+    lines = [("", "", *(str(j + 1) for j in range(count)))]
+    for i, name in enumerate(comparison.names):
+        cells = [
+            correlation_text(values, i, j) if j > i else correlation_text(sizes, i, j) if j < i else "·" for j in range(count)
+        ]
+        lines.append((str(i + 1), name, *cells))
+    return lines

@@ -1,4 +1,4 @@
-"""What was found about candidates for the baseline."""
+"""The result of a diagnosis: what was found about each candidate for the baseline, and which one to take."""
 
 from __future__ import annotations
 
@@ -9,40 +9,39 @@ from os import PathLike
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..arrays import Floats
 from ..attribution import Attribution
-from ..baselines.class_signal import HIGH, NEAR, OWN
+from ..baselines.class_signal import HIGH_HEAD_START, NEAR_ZERO, OWN_SIGNAL
 from ..certificate import ExampleCertificate
 from ..errors import MissingExtraError
+from ..files import write
 from ..trees import Tensors
-from ..words import percent
+from ..words import finite, percent, share_of
+from .comparison_result import aligned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagnosisRow:
-    """What was found about one candidate.
+    """What was found about one candidate for the baseline.
 
     Attributes:
-        name: of the candidate.
+        name: the name of the candidate.
         baseline: the candidate itself, in the structure of one example; the first draw of several.
         draws: how many baselines it averages.
         score: F(x'), the explained score at the baseline, the mean over the draws.
-        probability: of the explained class at the baseline, whatever the score; NaN where that is not known.
-        head_start: how much of the rise above chance is there already, ``(p(x') - chance) / (p(x) - chance)``. Where no
-            probability is known, ``|F(x')| / |F(x)|``.
+        probability: the probability of the explained class at the baseline, whatever the score; NaN where it is not known.
+        head_start: the share of the rise above chance that the baseline has already, ``(p(x') - chance) / (p(x) -
+            chance)``. Where no probability is known, ``|F(x')| / |F(x)|``.
         top: the baseline's own top class; None where there are no classes.
         confidence: the probability of that class, the mean over the draws; NaN where there are no classes.
-        entropy: of the classes as a share of the largest possible, the mean over the draws: 1 where all are alike.
-        signal: how far the confidence is on the way from chance (0) to certainty (1).
+        entropy: the entropy of the classes as a share of the largest possible, averaged over the draws: 1 where all are
+            alike.
+        signal: how far the confidence is from chance (0) to certainty (1).
         agreement: the mean rank correlation of its attributions with those of the other candidates, over regions.
-        attribution: what it gives, with its certificate.
+        attribution: the attribution from this baseline, with its certificate.
     """
 
     name: str
@@ -60,7 +59,7 @@ class DiagnosisRow:
 
     @property
     def certificate(self) -> ExampleCertificate:
-        """Of the attribution."""
+        """The certificate of the attribution from this baseline."""
         return self.attribution.certificate[0]
 
     @property
@@ -71,12 +70,12 @@ class DiagnosisRow:
     @property
     def near_zero(self) -> bool:
         """Whether the explained class is as good as absent at the baseline."""
-        return self.head_start <= NEAR
+        return self.head_start <= NEAR_ZERO
 
     @property
     def speaks(self) -> bool:
         """Whether the baseline carries a signal of its own: a class that the model is confident of."""
-        return self.signal > OWN
+        return self.signal > OWN_SIGNAL
 
     @property
     def empty(self) -> bool:
@@ -85,20 +84,20 @@ class DiagnosisRow:
 
     @property
     def neutral(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether nothing speaks against the candidate: near zero, without a signal of its own, and not equal to x."""
         return self.near_zero and not self.speaks and not self.empty
 
     @property
     def charge(self) -> float:
-        """The larger of both measures as a share of its limit: at most 1 for a neutral baseline, 0 for an ideal one."""
-        return math.inf if self.empty else max(self.head_start / NEAR, self.signal / OWN)
+        """How far from neutral: the larger of head start and signal relative to its limit, at most 1 for a neutral baseline."""
+        return math.inf if self.empty else max(self.head_start / NEAR_ZERO, self.signal / OWN_SIGNAL)
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """The verdict on the candidate in a few words."""
         if self.empty:
             return "explains nothing"
-        score = "near zero" if self.near_zero else "score is high" if self.head_start > HIGH else "some score"
+        score = "near zero" if self.near_zero else "score is high" if self.head_start > HIGH_HEAD_START else "some score"
         return ", ".join(filter(None, ("neutral" if self.neutral else score, "own signal" if self.speaks else "")))
 
 
@@ -108,19 +107,19 @@ class Diagnosis:
 
     Attributes:
         rows: one per candidate, in the order in which they were asked about.
-        recommended: the name of one of them.
+        recommended: the name of the candidate to take.
         advice: why, what depends on the choice, and what to do, in words.
-        score: F(x).
+        score: F(x), the explained score at the input.
         target: the explained output, in words.
-        probability: of the explained class at x; NaN where that is not known.
+        probability: the probability of the explained class at x; NaN where it is not known.
         chance: the probability of every class for a model that knows nothing; NaN where there are no classes.
         agreements: rank correlations between the attributions of every two candidates, (rows, rows); NaN where one is
             constant.
         x: the input.
         low: black in the space of x, for showing baselines.
-        high: white.
-        names: from a class to its name.
-        failures: what was said where a candidate could not be used.
+        high: white in the space of x, for showing baselines.
+        names: from the number of a class to its name.
+        failures: the error message of each candidate that could not be used.
         meta: how the diagnosis was made, all strings.
     """
 
@@ -149,9 +148,7 @@ class Diagnosis:
         return tuple(row.name for row in self.rows if row.neutral)
 
     def table(self) -> list[tuple[str, ...]]:
-        """One line per candidate under a line of titles, as texts."""
-        from ..words import share_of
-
+        """The diagnosis as texts: a row of titles, then one row per candidate."""
         titles = ("baseline", "F(x')", "p(x')", "head start", "own top class", "confidence", "entropy", "sum|a|", "agreement")
         lines: list[tuple[str, ...]] = [(*titles, "error", "gradients", "verdict")]
         for row in self.rows:
@@ -181,15 +178,13 @@ class Diagnosis:
         return f"{self.target}; F(x) = {self.score:.4g}{chance}"
 
     def __str__(self) -> str:
-        from .comparison_text import aligned
-
         lines = [self.question(), *aligned(self.table(), left=(0, 4, 11)), "* recommended", "", self.advice]
         return "\n".join(lines + [f"{name} could not be used: {message}" for name, message in self.failures.items()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from .diagnosis_pictures import fragment
+        from .diagnosis_report import fragment
 
         return fragment(self)
 
@@ -222,10 +217,10 @@ class Diagnosis:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from .diagnosis_pictures import compose
+        from .diagnosis_report import compose
 
         try:
-            from .diagnosis_pictures import draw
+            from .diagnosis_figure import draw
         except ImportError:
             raise MissingExtraError("matplotlib", "pictures", "drawing a diagnosis") from None
         return draw(self, compose(self, image, pixels, label, features, title, signed, share, top))
@@ -256,7 +251,7 @@ class Diagnosis:
             top: how many features get a bar.
             command: the command that makes the page again, to be shown in it.
         """
-        from .diagnosis_pictures import compose, page
+        from .diagnosis_report import compose, page
 
         return page(self, compose(self, image, pixels, label, features, title, signed, share, top), command)
 
@@ -267,14 +262,10 @@ class Diagnosis:
             path: where to; the ending decides what is written.
             **options: for pictures and reports, what :meth:`figure` and :meth:`report` take.
         """
-        from ..files import write
-
         return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict, report=self.report)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
-        from ..words import finite
-
         rows = []
         for row in self.rows:
             names = ("name", "draws", "score", "share", "probability", "head_start", "top", "confidence", "entropy", "signal")
@@ -291,5 +282,5 @@ class Diagnosis:
 
 
 def plain(value: float, form: str) -> str:
-    """A number for people; a dash where there is none."""
+    """A number as text in a given format; a dash where it is NaN."""
     return "-" if math.isnan(value) else format(value + 0.0, form)

@@ -1,4 +1,4 @@
-"""The matrix as a picture: colours for the signs, numbers where there is room, integrated gradients beside the rows."""
+"""Interactions drawn with matplotlib: a matrix of colours, numbers where there is room, integrated gradients beside it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ from .interaction_result import InteractionCertificate
 Array = np.ndarray[Any, Any]
 
 CELL, LABELS, TOP, SIDE, GAP, BAR, FOOT = 0.46, 1.3, 0.75, 1.25, 0.12, 0.85, 0.95
+"""Inches: a cell of the matrix, the room for labels and for the title, the width of the bars of sums, the gaps between, the
+room for the colour scale, and for what is below the matrix."""
+
+
 FEW, MOST_TICKS, SMALLEST, LARGEST = 12, 48, 3.0, 9.0
-OWN = 0.02
-"""The least that the scale ends at, over the largest entry of all."""
+"""Up to how many rows cells hold numbers, how many labels fit on an axis, and the limits of the matrix's side in inches."""
+
+
+LEAST_SCALE = 0.02
+"""The colour scale ends at no less than this share of the largest entry, so that tiny interactions stay pale."""
 
 
 def draw(
@@ -32,7 +39,16 @@ def draw(
     title: str | None,
     whole: bool,
 ) -> Figure:
-    """A square of colours: rows against columns. Where it is the ``whole`` matrix, rows add up to the bars beside them."""
+    """Draw a matrix of interactions, rows against columns.
+
+    Args:
+        matrix: the interactions, (rows, rows).
+        attributions: the integrated gradient of each row, drawn as bars beside it.
+        labels: the names of the rows.
+        certificate: what is known of the error.
+        title: a heading; by default what was explained.
+        whole: whether the columns are all there are, so that rows add up to their bars.
+    """
     count = len(labels)
     side = float(np.clip(CELL * count, SMALLEST, LARGEST))
     width, height = LABELS + side + GAP + SIDE + BAR, TOP + side + FOOT
@@ -61,10 +77,10 @@ def draw(
 
 
 def _limit(matrix: Array) -> float:
-    """The end of the scale: the largest interaction, since what features have to themselves would drown the others."""
+    """The end of the colour scale: the largest entry off the diagonal, which would otherwise outshine all others."""
     size = np.abs(np.nan_to_num(matrix.astype(float)))
     others = float((size - np.diag(np.diag(size))).max(initial=0.0))
-    return max(others, OWN * float(size.max(initial=0.0))) or 1.0
+    return max(others, LEAST_SCALE * float(size.max(initial=0.0))) or 1.0
 
 
 def _matrix(axes: Axes, matrix: Array, labels: list[str], limit: float, colours: LinearSegmentedColormap, size: float) -> None:
@@ -88,7 +104,7 @@ def _matrix(axes: Axes, matrix: Array, labels: list[str], limit: float, colours:
 
 
 def _sums(axes: Axes, attributions: Array, size: float) -> None:
-    """Bars of the integrated gradients."""
+    """Draw the integrated gradients as bars."""
     values = np.nan_to_num(attributions.astype(float))
     places = np.arange(len(values))
     axes.barh(places, values, height=0.68, color=[POSITIVE if value > 0 else NEGATIVE for value in values])

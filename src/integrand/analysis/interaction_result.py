@@ -1,4 +1,4 @@
-"""The result: interactions, and what is known of each example's."""
+"""The result of integrated Hessians: interactions between features, and what is known of their error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InteractionCertificate:
 
     Attributes:
         score: F(x), the explained score at the input; with ``smooth=`` that of the smooth model.
-        baseline_score: F(x'), at the baseline (the mean over several).
+        baseline_score: F(x'), the explained score at the baseline (the mean over several).
         model_score: the score at the input as the model itself gives it; other than ``score`` only with ``smooth=``.
         row_gap: sum over rows of |sum of the row - its integrated gradient|. Zero is necessary for accuracy, not sufficient.
         asymmetry: sum over pairs of rows of |G_ij - G_ji|.
@@ -38,14 +38,14 @@ class InteractionCertificate:
         error: estimated relative L1 error over the returned numbers.
         tol: the tolerance that was asked for, in the same unit.
         gradients: gradient evaluations spent on this example.
-        products: Hessian-vector products spent on it.
-        forwards: forward evaluations without a backward.
+        products: Hessian-vector products spent on this example.
+        forwards: forward passes without a backward pass.
         status: how the integration ended.
         rule: ``Gauss-Kronrod``, or ``kinks`` for a piecewise linear score.
         precision: what the model computed in.
         target: the explained output, in words.
         smooth: the sharpness of the softplus that stood for relu.
-        kinks: how many kinks were found and counted; None for none.
+        kinks: how many kinks were integrated over; None where the score was integrated as a smooth one.
     """
 
     score: float
@@ -120,8 +120,8 @@ class Pair:
 
     Attributes:
         first: the feature, as in ``features=``, or the group's label.
-        second: the other.
-        value: G_ij.
+        second: the other feature or group.
+        value: the entry G_ij of the matrix of interactions.
     """
 
     first: Index
@@ -131,7 +131,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Interactions:
-    """Interactions of features, with what is known of them.
+    """Interactions between features, with what is known of their error.
 
     Attributes:
         values: rows against all features: in the structure of x, (examples, rows, ...) for each tensor of (examples, ...);
@@ -163,12 +163,12 @@ class Interactions:
 
     @property
     def error(self) -> float:
-        """The largest error estimate."""
+        """The largest error estimate of all examples."""
         return max(example.error for example in self.certificate)
 
     def matrix(self) -> Tensor:
         """The rows against each other alone, (examples, rows, rows): symmetric, and small enough to look at."""
-        wide = self._wide()
+        wide = self._flat()
         square = wide if not self.places else wide[:, :, torch.tensor(self.places, device=wide.device)]
         return square if self.batched else square[0]
 
@@ -180,12 +180,12 @@ class Interactions:
         [Pair(first=0, second=1, value=1.5)]
 
         Args:
-            k: how many, at the most.
-            example: of which example.
+            k: how many pairs, at most.
+            example: the number of the example.
         """
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise OptionError(f"got k={k!r}; expected a whole number from 1 on.")
-        wide = self._one(example)
+        wide = self._flat_example(example)
         places = np.array(self.places) if self.places else np.arange(len(self.rows))
         strength = np.abs(wide)
         # Of two entries for the same pair, the one in the row that comes first stays.
@@ -197,7 +197,7 @@ class Interactions:
         return [Pair(self.rows[row], self._name(column), float(wide[row, column])) for row, column in found]
 
     def numpy(self) -> Any:
-        """The values as numpy arrays, in the same structure."""
+        """The values as numpy arrays, in the structure of :attr:`values`."""
         tree, leaves = flatten(self.values, what="values")
         arrays: list[Any] = [_array(leaf) for leaf in leaves]
         return tree.build(arrays)
@@ -208,8 +208,8 @@ class Interactions:
         Colours are scaled to the strongest interaction; what a feature has to itself may be beyond.
 
         Args:
-            example: which example.
-            names: what to call the rows.
+            example: the number of the example.
+            names: names for the rows.
             title: a heading; by default what was explained.
 
         Raises:
@@ -219,14 +219,14 @@ class Interactions:
             from .interaction_figure import draw
         except ImportError:
             raise MissingExtraError("matplotlib", "pictures", "drawing interactions") from None
-        self._one(example)
+        self._flat_example(example)
         if names is not None and len(names) != len(self.rows):
             raise OptionError(f"got {len(names)} names for {len(self.rows)} rows; expected one each.")
         labels = [str(row) for row in self.rows] if names is None else list(names)
         square = self.matrix() if self.batched else self.matrix()[None]
         sums = self.attributions if self.batched else self.attributions[None]
         one = self.certificate[example]
-        whole = len(self.rows) == self._wide().shape[2] and (self.outside is None or not self.outside.any())
+        whole = len(self.rows) == self._flat().shape[2] and (self.outside is None or not self.outside.any())
         return draw(_array(square[example]), _array(sums[example]), labels, one, title=title, whole=whole)
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
@@ -235,7 +235,7 @@ class Interactions:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""
-        return plain(self)
+        return plain_interactions(self)
 
     def _name(self, column: int) -> Index:
         if not self.places:
@@ -243,18 +243,18 @@ class Interactions:
         tree, _ = flatten(self.values, what="values")
         return index_of(column, tree, self.shapes)
 
-    def _wide(self) -> Tensor:
-        """(examples, rows, columns)."""
+    def _flat(self) -> Tensor:
+        """The values as one tensor, (examples, rows, columns), with all features as columns."""
         _, leaves = flatten(self.values, what="values")
         parts = [leaf if self.batched else leaf[None] for leaf in leaves]
         examples, rows = parts[0].shape[:2]
         return flat([part.flatten(0, 1) for part in parts]).reshape(examples, rows, -1)
 
-    def _one(self, example: int) -> np.ndarray[Any, Any]:
+    def _flat_example(self, example: int) -> np.ndarray[Any, Any]:
         count = len(self.certificate)
         if isinstance(example, bool) or not isinstance(example, int) or not 0 <= example < count:
             raise OptionError(f"got example={example!r}; expected 0 to {count - 1}.")
-        return _array(self._wide()[example])
+        return _array(self._flat()[example])
 
     def __repr__(self) -> str:
         if len(self.certificate) == 1:
@@ -263,14 +263,8 @@ class Interactions:
         return "\n".join(f"[{i:>{width}}] {example}" for i, example in enumerate(self.certificate))
 
 
-def _array(leaf: Tensor) -> np.ndarray[Any, Any]:
-    leaf = leaf.detach().cpu()
-    array: np.ndarray[Any, Any] = (leaf.float() if leaf.dtype in (torch.bfloat16, torch.float16) else leaf).numpy()
-    return array
-
-
-def plain(result: Interactions) -> dict[str, Any]:
-    """A result as lists, dicts, numbers and texts."""
+def plain_interactions(result: Interactions) -> dict[str, Any]:
+    """Interactions as lists, dicts, numbers and texts, for JSON."""
     values = result.numpy()
     found = {
         "values": list(values) if isinstance(values, tuple) else values,
@@ -278,16 +272,22 @@ def plain(result: Interactions) -> dict[str, Any]:
         "outside": None if result.outside is None else result.outside.detach().double().cpu().numpy(),
         "rows": [list(row) if isinstance(row, tuple) else row for row in result.rows],
         "batched": result.batched,
-        "certificate": [_certificate(dataclasses.asdict(one)) for one in result.certificate],
+        "certificate": [_plain_certificate(dataclasses.asdict(one)) for one in result.certificate],
         "meta": dict(result.meta),
     }
     out: dict[str, Any] = finite(found)
     return out
 
 
-def _certificate(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.value if isinstance(value, Status) else _number(value) for name, value in row.items()}
+def _array(leaf: Tensor) -> np.ndarray[Any, Any]:
+    leaf = leaf.detach().cpu()
+    array: np.ndarray[Any, Any] = (leaf.float() if leaf.dtype in (torch.bfloat16, torch.float16) else leaf).numpy()
+    return array
 
 
-def _number(value: Any) -> Any:
+def _plain_certificate(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.value if isinstance(value, Status) else _plain_number(value) for name, value in row.items()}
+
+
+def _plain_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Running several methods on one question."""
+"""Comparing methods: running several of them on one question, and keeping what each gave, missed and cost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
 from ..functions.target import Score, Target
+from ..methods import by_name
 from ..methods.deeplift import DeepLift
 from ..methods.gradients import Gradient, GradientTimesInput
 from ..methods.guided_backprop import Deconvnet, GuidedBackprop
 from ..methods.lrp import LRP
-from ..methods.method import Method, settled
+from ..methods.method import Method, open_problem
 from ..methods.path_methods import IntegratedGradients
-from ..methods.registry import by_name
 from ..trees import Tensors, flatten
 from .comparison_result import Comparison
 
@@ -39,7 +39,7 @@ DEFAULTS: tuple[Method, ...] = (
     GuidedBackprop(),
     Deconvnet(),
 )
-"""What is compared where the user names nothing: what takes seconds on an image network."""
+"""The methods that are compared by default: those that take seconds on an image network."""
 
 
 def compare(
@@ -70,7 +70,7 @@ def compare(
     Args:
         model: an ``nn.Module`` in eval mode, or any callable of tensors.
         x: the input.
-        baseline: what it is compared with; zero if not given. A function that draws baselines is called once, so that all
+        baseline: what x is compared with; zero if not given. A function that draws baselines is called once, so that all
             methods get the same ones.
         methods: what to compare: values of :mod:`integrand.methods` or their names (``"gradient"``, as
             :func:`integrand.methods.by_name` has them), or a mapping from names of your own to them. By default the cheap
@@ -85,15 +85,15 @@ def compare(
         ModelError: no method could explain the model; the message holds what each of them said.
     """
     chosen = _named(methods)
-    baseline = _drawn(baseline, settings.get("draws", 20))
-    with settled(model, x, baseline, target=target, score=score, groups=groups, **settings) as problem:
+    baseline = _same_draws(baseline, settings.get("draws", 20))
+    with open_problem(model, x, baseline, target=target, score=score, groups=groups, **settings) as problem:
         words = problem.function.scorer.words  # and the model has been run once, so that the first method is not the cold one
     found: dict[str, Attribution] = {}
     failures: dict[str, str] = {}
     seconds: dict[str, float] = {}
     said: set[str] = set()
     for name, method in chosen.items():
-        begun = _now(x)
+        begun = _synchronised_clock(x)
         try:
             with _saying_once(said):
                 result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
@@ -103,7 +103,7 @@ def compare(
         except Exception as error:
             failures[name] = f"{type(error).__name__}: {error}"
             continue
-        seconds[name] = _now(x) - begun
+        seconds[name] = _synchronised_clock(x) - begun
         found[name] = result
     if not found:
         each = "\n".join(f"  {name}: {message}" for name, message in failures.items())
@@ -113,12 +113,36 @@ def compare(
     return Comparison(found, failures, seconds, settings_of, meta)
 
 
+class Settings(TypedDict, total=False):
+    """How the model is called, as in :func:`integrand.integrated_gradients`: all optional.
+
+    Attributes:
+        layer: explain the value of a submodule instead of x.
+        layer_side: whether to explain the ``output`` of the layer or its ``input``.
+        args: further positional arguments of the model.
+        kwargs: further keyword arguments of the model.
+        batched: whether the first dimension of x counts examples.
+        draws: how many baselines to draw from a function.
+        memory: bytes that a run may hold, where it can tell.
+        chunk: rows to run at a time.
+    """
+
+    layer: Layers | None
+    layer_side: Literal["output", "input"]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    batched: bool | None
+    draws: int
+    memory: int | None
+    chunk: int | None
+
+
 @contextmanager
 def _saying_once(said: set[str]) -> Iterator[None]:
-    """Of what methods warn of one after the other, that attributions are zero: each such thing once.
+    """A context that shows each warning of zero attributions once, not once for every method.
 
     Args:
-        said: what has been said already; it is added to.
+        said: the warnings that were shown already; new ones are added.
     """
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -158,7 +182,7 @@ def _named(methods: object) -> dict[str, Method]:
 
 
 def _distinct(methods: Sequence[Method]) -> list[str]:
-    """Their own names; where two share one, with the settings that are not the default, and numbers if need be.
+    """A distinct name for each method: its own, with settings other than the defaults and a number where that is needed.
 
     >>> from integrand.methods import Gradient, IntegratedGradients
     >>> _distinct([IntegratedGradients(), IntegratedGradients(tol=0.1), Gradient(), Gradient()])
@@ -167,15 +191,15 @@ def _distinct(methods: Sequence[Method]) -> list[str]:
     shared = Counter(method.name for method in methods)
     names: list[str] = []
     for method in methods:
-        own = _settings(method) if shared[method.name] > 1 else ""
+        own = _changed_settings(method) if shared[method.name] > 1 else ""
         name = f"{method.name} ({own})" if own else method.name
         copies = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{copies + 1}" if copies else name)
     return names
 
 
-def _settings(method: Any) -> str:
-    """What differs from the defaults of its class."""
+def _changed_settings(method: Any) -> str:
+    """The settings of a method that differ from the defaults of its class, as text."""
     parts = []
     for field in dataclasses.fields(method) if dataclasses.is_dataclass(method) else ():
         value = getattr(method, field.name)
@@ -185,7 +209,7 @@ def _settings(method: Any) -> str:
     return ", ".join(parts)
 
 
-def _drawn(baseline: Baseline, draws: int) -> Baseline:
+def _same_draws(baseline: Baseline, draws: int) -> Baseline:
     """A function that draws baselines replaced by what it drew, the same for every method."""
     if not callable(baseline) or isinstance(baseline, Tensor):
         return baseline
@@ -194,39 +218,15 @@ def _drawn(baseline: Baseline, draws: int) -> Baseline:
 
 
 def _check_shape(result: Attribution, found: Mapping[str, Attribution]) -> None:
-    """Maps of different features cannot be set side by side."""
+    """Refuse an attribution of other shapes than those found before: the two cannot be set side by side."""
     for name, other in found.items():
         shapes = [[tuple(leaf.shape) for leaf in flatten(one.values, what="values")[1]] for one in (result, other)]
         if shapes[0] != shapes[1]:
             raise InputError(f"its values have shapes {shapes[0]}; expected {shapes[1]}, as those of {name!r}.")
 
 
-def _now(x: Tensors) -> float:
-    """The clock, once the device has done what it was told."""
+def _synchronised_clock(x: Tensors) -> float:
+    """The time, once the device has finished its work."""
     if any(leaf.is_cuda for leaf in flatten(x, what="x")[1]):
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-class Settings(TypedDict, total=False):
-    """How the model is called, as in :func:`integrand.integrated_gradients`: all optional.
-
-    Attributes:
-        layer: explain the value of a submodule instead of x.
-        layer_side: what the layer gives (``output``) or gets (``input``).
-        args: further positional arguments of the model.
-        kwargs: further keyword arguments of the model.
-        batched: whether the first dimension of x counts examples.
-        draws: how many baselines to draw from a function.
-        memory: bytes that a run may hold, where it can tell.
-        chunk: rows to run at a time.
-    """
-
-    layer: Layers | None
-    layer_side: Literal["output", "input"]
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any] | None
-    batched: bool | None
-    draws: int
-    memory: int | None
-    chunk: int | None

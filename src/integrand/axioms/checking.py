@@ -1,34 +1,50 @@
-"""The front door: does a method keep an axiom, on a model of yours or on any?"""
+"""Checking whether a method keeps an axiom: on the examples of a model of yours, or by a search among small networks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
-from ..baselines.resolve import Baseline
+import torch
+from torch import nn
+
+from ..backends.torch_function import TorchFunction, build
+from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import AXIOMS, Promise
-from ..errors import ModelError, OptionError
+from ..errors import InputError, ModelError, OptionError
 from ..functions.layer import Layers, LayerSide
-from ..functions.target import Score, Target
+from ..functions.model_state import undisturbed
+from ..functions.target import Score, Target, main_tensor
 from ..methods.method import Method
-from ..trees import Tensors, flat
+from ..trees import Leaves, Tensors, flat
 from . import completeness, implementation_invariance, linearity, sensitivity_a, sensitivity_b, symmetry
 from .evidence import Finding, rounded
-from .own_inputs import CheckLimits, Model, OwnModelQuestion, own_examples
-from .own_model import Own, Trial
+from .own_model import OwnExample, Scored, Trial, parts_of
 from .search import Searched, search
 from .verdict import Counterexample, Verdict, case_code, method_code, own_code
 
+NOTHING_TRIED = {
+    "completeness": "there was nothing to try",
+    "sensitivity-a": "no single feature changes the score: there was nothing to try",
+    "sensitivity-b": "every feature moves the score: there was nothing to try",
+    "implementation-invariance": "there was nothing to try",
+    "linearity": "there was nothing to try",
+    "symmetry": "no two features can be swapped: there was nothing to try",
+}
+
+Model = Callable[..., Any]
+"""An ``nn.Module``, or any function of tensors."""
+
 
 class Axiom(Searched, Protocol):
-    """What the module of an axiom offers."""
+    """What the module of an axiom, such as :mod:`integrand.axioms.symmetry`, offers."""
 
     NAME: str
     RULE: str
 
-    def on_model(self, method: Method, own: Own) -> Iterator[Trial]:
-        """Cases on the user's model, one by one."""
+    def on_model(self, method: Method, own: OwnExample) -> Iterator[Trial]:
+        """Judge cases of the axiom on the user's model, one by one."""
         ...
 
 
@@ -74,27 +90,28 @@ def check(
         method: a value of :mod:`integrand.methods`, or your own.
         axiom: one of :data:`AXIOMS`.
         model: an ``nn.Module`` in eval mode, or any callable; None to search.
-        x: its input, as in :func:`integrand.integrated_gradients`.
-        baseline: a single one; zero if not given.
+        x: the input of the model, as in :func:`integrand.integrated_gradients`.
+        baseline: a single baseline; zero if not given.
         target: the output to explain.
         score: logit, probability or log-probability.
         args: further positional arguments of the model.
-        kwargs: further keyword arguments.
+        kwargs: further keyword arguments of the model.
         layer: the submodule whose value is explained instead of x, an embedding for instance.
-        layer_side: what the layer gives or gets.
+        layer_side: whether to explain the output of the layer or its input.
         batched: whether the first dimension of x counts examples.
         groups: integer labels in the structure of one example; each group then counts as a feature, and what is labelled
-            -1 as one more. Without them, single numbers do, or blocks of them where there are more than 64. The method is
-            told, and explains groups and blocks as such.
+            -1 as one more. Without groups, every number is a feature, or every block of numbers where there are more
+            than 64. The method is told, and explains groups and blocks as such.
         features: numbers of the features (or groups, or blocks) to look at.
-        dummy: numbers of those that the score does not depend on, for ``sensitivity-b``; probes see to it that this is so.
+        dummy: numbers of the features that the score does not depend on, for ``sensitivity-b``; refused where probes show
+            that it does.
         equivalent: another model that computes the same, for ``implementation-invariance``; without one, the model is
             wrapped in ways that provably change nothing.
         examples: how many rows of x to look at.
-        moves: single features to move, and pairs to swap, at the most.
-        probes: inputs to look for dummies with.
-        max_examples: cases that a search tries.
-        seed: of everything drawn.
+        moves: how many single features to move, and pairs to swap, at most.
+        probes: how many inputs to look for dummy features with.
+        max_examples: how many cases a search tries.
+        seed: the seed of everything that is drawn.
         progress: a function that is told how many cases were tried.
     """
     value: object = method
@@ -115,10 +132,137 @@ def check(
     given = tuple(args), dict(kwargs or {})
     ask = OwnModelQuestion(model, x, baseline, target, score, *given, batched, groups, equivalent, layer, layer_side)
     limits = CheckLimits(features, dummy, examples, moves, probes, seed)
-    return on_models(method, MODULES[axiom], ask, own_examples(ask, limits), progress)
+    return check_examples(method, MODULES[axiom], ask, own_examples(ask, limits), progress)
+
+
+def check_examples(
+    method: Method,
+    axiom: Axiom,
+    ask: OwnModelQuestion,
+    owns: Sequence[OwnExample],
+    progress: Callable[[int], object] | None = None,
+) -> Verdict:
+    """Check an axiom on every example of the user's model; the case that is furthest off is the counter-example."""
+    worst: tuple[Trial, OwnExample] | None = None
+    tried = undecided = refused = 0
+    refusal = ""
+    said: dict[str, None] = {}
+    for own in owns:
+        try:
+            for trial in axiom.on_model(method, own):
+                tried += 1
+                said |= {trial.note: None} if trial.note else {}
+                undecided += not trial.finding.decided
+                if progress is not None:
+                    progress(tried)
+                if trial.finding.broken and (worst is None or _times_allowed(trial) > _times_allowed(worst[0])):
+                    worst = trial, own
+        except ModelError as error:
+            refused, refusal = refused + 1, str(error)
+    notes = [f"it said: {refusal}"] if refused else []
+    if not tried and not refused:
+        notes.append(NOTHING_TRIED[axiom.NAME])
+    kept = True if tried > undecided else None
+    notes += said if worst is None else ()
+    verdict = Verdict(
+        axiom.NAME,
+        axiom.RULE,
+        method.name,
+        method_code(method)[0],
+        kept=kept if worst is None else False,
+        tried=tried,
+        where="this model",
+        promise=_promise(method, axiom),
+        undecided=undecided,
+        refused=refused,
+        note="; ".join(notes),
+    )
+    if worst is None:
+        return verdict
+    trial, own = worst
+    code = own_code(method, axiom.NAME, ask.options() | trial.options)
+    points = (rounded(flat(leaves)[0].cpu()) for leaves in (trial.x or own.x, trial.start or own.start))
+    return replace(verdict, counterexample=_counterexample(trial.finding, code, *points))
+
+
+@dataclass(frozen=True)
+class OwnModelQuestion:
+    """The model and the question about it, as the user passed them to :func:`check`; the attributes are its arguments."""
+
+    model: Model
+    x: Tensors
+    baseline: Baseline
+    target: Target
+    score: Score
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    batched: bool | None
+    groups: Tensors | None
+    equivalent: Model | None
+    layer: Layers | None = None
+    layer_side: LayerSide = "output"
+
+    def options(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults, for the code of a counter-example."""
+        given = {
+            "target": self.target,
+            "score": None if self.score == "logit" else self.score,
+            "args": self.args or None,
+            "kwargs": self.kwargs or None,
+            "batched": self.batched,
+            "groups": self.groups,
+            "equivalent": self.equivalent,
+            "layer": self.layer,
+            "layer_side": None if self.layer_side == "output" else self.layer_side,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class CheckLimits:
+    """Which features to look at, and how many examples, moves and probes to try; the arguments of :func:`check`."""
+
+    features: Sequence[int] | None
+    dummy: Sequence[int] | None
+    examples: int
+    moves: int
+    probes: int
+    seed: int
+
+
+def own_examples(ask: OwnModelQuestion, limits: CheckLimits) -> list[OwnExample]:
+    """The first examples of the user's input, each with its score as a module of its own."""
+    function, starts = _function_and_baselines(ask, ask.model)
+    if len(starts) != 1:
+        raise InputError(f"got {len(starts)} baselines; expected a single one: the axioms speak of an input and a baseline.")
+    target = _same_target(ask.target, function)
+    same = None if ask.equivalent is None else _function_and_baselines(replace(ask, target=target), ask.equivalent)[0]
+    out = []
+    for row in range(min(limits.examples, function.examples)):
+        x, start = (tuple(leaf[row : row + 1].detach() for leaf in leaves) for leaves in (function.inputs, starts[0]))
+        parts = parts_of(x, function.tree, ask.groups)
+        for name, chosen in (("features", limits.features), ("dummy", limits.dummy)):
+            if any(not 0 <= part < len(parts) for part in chosen or ()):
+                raise OptionError(f"got {name}={list(chosen or ())}; expected numbers from 0 to {len(parts) - 1}.")
+        own = OwnExample(
+            Scored(function, row),
+            x,
+            start,
+            parts,
+            others=_other_output(function, row),
+            equals=None if same is None else Scored(same, row),
+            dummy=limits.dummy,
+            chosen=limits.features,
+            moves=limits.moves,
+            probes=limits.probes,
+            seed=limits.seed,
+        )
+        out.append(own)
+    return out
 
 
 def _by_search(method: Method, axiom: Axiom, max_examples: int, seed: int, progress: Callable[[int], object] | None) -> Verdict:
+    """Search small networks for a case that breaks the axiom, and say what came of it."""
     tally, case = search(method, axiom, max_examples=max_examples, seed=seed, progress=progress)
     decided = tally.tried - tally.undecided
     verdict = Verdict(
@@ -150,65 +294,46 @@ def _counterexample(finding: Finding, code: str, x: tuple[float, ...], baseline:
     return Counterexample((), x, baseline, finding.attributions, finding.statement, finding.gap, finding.allowed, code)
 
 
-def on_models(
-    method: Method,
-    axiom: Axiom,
-    ask: OwnModelQuestion,
-    owns: Sequence[Own],
-    progress: Callable[[int], object] | None = None,
-) -> Verdict:
-    """An axiom on every example of the user's; the worst case is the counter-example."""
-    worst: tuple[Trial, Own] | None = None
-    tried = undecided = refused = 0
-    refusal = ""
-    said: dict[str, None] = {}
-    for own in owns:
-        try:
-            for trial in axiom.on_model(method, own):
-                tried += 1
-                said |= {trial.note: None} if trial.note else {}
-                undecided += not trial.finding.decided
-                if progress is not None:
-                    progress(tried)
-                if trial.finding.broken and (worst is None or _excess(trial) > _excess(worst[0])):
-                    worst = trial, own
-        except ModelError as error:
-            refused, refusal = refused + 1, str(error)
-    notes = [f"it said: {refusal}"] if refused else []
-    if not tried and not refused:
-        notes.append(_NOTHING[axiom.NAME])
-    kept = True if tried > undecided else None
-    notes += said if worst is None else ()
-    verdict = Verdict(
-        axiom.NAME,
-        axiom.RULE,
-        method.name,
-        method_code(method)[0],
-        kept=kept if worst is None else False,
-        tried=tried,
-        where="this model",
-        promise=_promise(method, axiom),
-        undecided=undecided,
-        refused=refused,
-        note="; ".join(notes),
-    )
-    if worst is None:
-        return verdict
-    trial, own = worst
-    code = own_code(method, axiom.NAME, ask.options() | trial.options)
-    points = (rounded(flat(leaves)[0].cpu()) for leaves in (trial.x or own.x, trial.start or own.start))
-    return replace(verdict, counterexample=_counterexample(trial.finding, code, *points))
-
-
-def _excess(trial: Trial) -> float:
+def _times_allowed(trial: Trial) -> float:
     return trial.finding.gap / max(trial.finding.allowed, 1e-300)
 
 
-_NOTHING = {
-    "completeness": "there was nothing to try",
-    "sensitivity-a": "no single feature changes the score: there was nothing to try",
-    "sensitivity-b": "every feature moves the score: there was nothing to try",
-    "implementation-invariance": "there was nothing to try",
-    "linearity": "there was nothing to try",
-    "symmetry": "no two features can be swapped: there was nothing to try",
-}
+def _function_and_baselines(ask: OwnModelQuestion, model: Model) -> tuple[TorchFunction, list[Leaves]]:
+    with undisturbed(model):
+        function = build(
+            model,
+            ask.x,
+            target=ask.target,
+            score=ask.score,
+            args=ask.args,
+            kwargs=ask.kwargs,
+            layer=ask.layer,
+            layer_side=ask.layer_side,
+            batched=ask.batched,
+        )
+        starts = resolve_baselines(ask.baseline, function, 1)
+    wide = [tuple(a.expand_as(b) for a, b in zip(start, function.inputs, strict=True)) for start in starts]
+    return function, wide
+
+
+def _same_target(target: Target, function: TorchFunction) -> Target:
+    """The target in full, where the user left it to the model, so that an equivalent model explains the same output."""
+    if target is not None or not function.scorer.index:
+        return target
+    return [tuple(int(column[i]) for column in function.scorer.index) for i in range(function.examples)]
+
+
+def _other_output(function: TorchFunction, row: int) -> list[tuple[str, nn.Module]]:
+    """The largest output other than the explained one, by name, where the model has a row of outputs."""
+    scorer = function.scorer
+    if len(scorer.index) != 1:
+        return []
+    with torch.no_grad():
+        outputs = function.run(tuple(leaf[row : row + 1] for leaf in function.inputs), torch.tensor([row]))
+        found = main_tensor(outputs[0]).reshape(-1)
+    for index in found.argsort(descending=True).tolist():
+        if index != int(scorer.index[0][row]):
+            column = torch.full_like(scorer.index[0], index)
+            other = replace(function, scorer=replace(scorer, index=(column,)))
+            return [(f"output [{index}]", Scored(other, row))]
+    return []

@@ -11,37 +11,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..arrays import Floats
 from ..methods.method import Method
 from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
-from .formula_network import Floats
-from .own_model import Own, Trial
+from .own_model import OwnExample, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NAME = "completeness"
+
 RULE = "the attributions add up to F(x) - F(x')"
 
 
 def cases() -> SearchStrategy[AxiomCase]:
-    """Any small network, input and baseline."""
-    from .search import one_network
+    """Draw small networks, each with an input and a baseline."""
+    from .search_networks import one_network
 
     return one_network()
 
 
 def premise(case: AxiomCase, points: Floats) -> bool:
-    """Nothing is taken for granted."""
+    """True: completeness takes nothing for granted."""
     return True
 
 
 def judge(method: Method, case: AxiomCase) -> Finding:
-    """The sum of the attributions against the change of the score."""
+    """Compare the sum of the attributions of a small network with the change of its score."""
     return _finding(explain_case(method, case)["f"], "f")
 
 
-def on_model(method: Method, own: Own) -> Iterator[Trial]:
-    """The same on the user's model."""
+def on_model(method: Method, own: OwnExample) -> Iterator[Trial]:
+    """Compare the sum of the attributions of the user's model with the change of its score."""
     yield Trial(_finding(own.explain(method), "the model"))
 
 

@@ -1,4 +1,4 @@
-"""What a check works with: one attribution with the distance that its certificate allows, and what was found."""
+"""What a check works with: cases, one attribution with the error that its certificate allows, and the finding on a case."""
 
 from __future__ import annotations
 
@@ -12,22 +12,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..attribution import Attribution
 from ..errors import IntegrandWarning
 from ..methods.method import Method
 from ..trees import Tensors, flat, flatten
 from .formula import FormulaNetwork
-from .formula_network import Floats, evaluate, network
+from .formula_network import evaluate, network
 
 SIGMAS = 6.0
-"""How many standard errors a sampled value may be off before something else is blamed."""
+"""How many standard errors a sampled value may be off before its method is blamed: chance exceeds six once in 500 million."""
 
-TRIFLE, NOTABLE = 1e-6, 1e-3
-"""Gaps below this share of the attributions are stabilisers and not broken axioms: on any model, and for a search, whose
-counter-examples should convince."""
+NEGLIGIBLE, NEGLIGIBLE_IN_SEARCH = 1e-6, 1e-3
+"""Gaps below this share of the attributions come from the stabilisers of a method, not from a broken axiom. The second is
+for a search, which is free to look for a counter-example that convinces."""
 
 ROUNDING = 1e-5
-"""What rounding and stabilisers may leave inside a small network, whose values are of the order of 1, where they cancel."""
+"""The gap that rounding and stabilisers may leave where the values inside a small network, of the order of 1, cancel."""
+
+GENERIC_TIMES = (0.1372549, 0.3819660, 0.6180340, 0.8914027)
+"""Times (0 at the baseline, 1 at the input) at which a path between points with short decimals meets no kink by chance."""
+
+NEAR, ZERO, MOVED = 1e-4, 1e-9, 1e-8
+"""How far to step away from a point, below what a unit's argument counts as zero, and above what it has left zero: a step
+times the smallest weight of a drawn network is well above the last."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,9 @@ class AxiomCase:
     Attributes:
         networks: the networks, by the names that the evidence uses.
         x: the input.
-        baseline: what it is compared with.
-        features: what the axiom speaks of: the feature that differs, those that do nothing, or the two alike.
-        weights: of the sum, for linearity.
+        baseline: the baseline.
+        features: the features that the axiom speaks of: the one that differs, those that do nothing, or the two alike.
+        weights: the weights of the sum, for linearity.
     """
 
     networks: tuple[tuple[str, FormulaNetwork], ...]
@@ -55,20 +63,20 @@ class AxiomCase:
 
     @property
     def start(self) -> Tensor:
-        """The baseline as a batch of one."""
+        """The baseline as a batch of one, in float64."""
         return torch.tensor([self.baseline], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class ExplainedCase:
-    """One attribution of one example, flattened.
+    """One attribution of one example, flattened, and the error that its certificate allows.
 
     Attributes:
         values: (features,) in float64, or (groups,).
         slack: by how much the values may be off in all, sum|a - a*|, as the certificate says; NaN where it cannot tell.
         magnitude: sum|a|.
-        score: F(x).
-        start: F(x').
+        score: F(x), the score at the input.
+        start: F(x'), the score at the baseline.
     """
 
     values: Tensor
@@ -79,13 +87,13 @@ class ExplainedCase:
 
     @property
     def change(self) -> float:
-        """F(x) - F(x')."""
+        """F(x) - F(x'), the change of the score from the baseline to the input."""
         return self.score - self.start
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One case judged.
+    """What was found on one case of an axiom.
 
     Attributes:
         gap: by how much the axiom is missed.
@@ -101,12 +109,12 @@ class Finding:
 
     @property
     def broken(self) -> bool:
-        """Whether the gap is more than errors and rounding."""
+        """Whether the gap is larger than errors and rounding explain."""
         return self.gap > self.allowed
 
     @property
     def decided(self) -> bool:
-        """Whether the certificates can tell at all."""
+        """Whether the certificates say enough to decide the case."""
         return not math.isnan(self.allowed)
 
 
@@ -120,21 +128,21 @@ def explain(
     one = result.certificate.only
     values = flat(flatten(result.values, what="values")[1])[0].detach().double().cpu()
     size = one.magnitude + abs(one.score) + abs(one.baseline_score)
-    slack = slack_of(result) + (rounding(result) + TRIFLE) * size
+    slack = slack_of(result) + (rounding(result) + NEGLIGIBLE) * size
     return ExplainedCase(values, slack, one.magnitude, one.score, one.baseline_score)
 
 
 def explain_case(method: Method, case: AxiomCase) -> dict[str, ExplainedCase]:
-    """The attribution of every network of a case, by name."""
+    """The attribution of every network of a case, by name; the slack includes what a search neglects."""
     found = {name: explain(method, network(net), case.point, case.start) for name, net in case.networks}
     return {
-        name: replace(one, slack=one.slack + ROUNDING + NOTABLE * (one.magnitude + abs(one.change)))
+        name: replace(one, slack=one.slack + ROUNDING + NEGLIGIBLE_IN_SEARCH * (one.magnitude + abs(one.change)))
         for name, one in found.items()
     }
 
 
 def slack_of(result: Attribution) -> float:
-    """How far the values of a single example may be off in all, by the method's own account."""
+    """How far the values of a single example may be off in all, sum|a - a*|, by the method's own account."""
     one = result.certificate.only
     own = one.error * one.magnitude
     if "standard_error" not in result.extras:
@@ -144,7 +152,7 @@ def slack_of(result: Attribution) -> float:
 
 
 def rounding(result: Attribution) -> float:
-    """The relative error that the precision of the values brings with it."""
+    """The relative error from the precision of the values: 1e4 units in float64, 1e3 in float32, 16 in half precision."""
     dtype = flatten(result.values, what="values")[1][0].dtype
     eps = torch.finfo(dtype).eps
     return {torch.float64: 1e4, torch.float32: 1e3}.get(dtype, 16.0) * eps
@@ -156,29 +164,39 @@ def allowance(*parts: ExplainedCase, weights: tuple[float, ...] = ()) -> float:
 
 
 def rounded(values: Tensor, digits: int = 6) -> tuple[float, ...]:
-    """Values for people."""
+    """The values as floats rounded to a number of significant digits, for display."""
     return tuple(float(f"{value:.{digits}g}") + 0.0 for value in values.tolist())
 
 
 def listed(values: tuple[float, ...], most: int = 8) -> str:
-    """Numbers in parentheses."""
+    """The values as text in parentheses, cut off after ``most`` of them."""
     shown = ", ".join(f"{value:.6g}" for value in values[:most])
     return f"({shown}{', ...' if len(values) > most else ''})"
 
 
 def smooth(case: AxiomCase, method: Method) -> bool:
-    """Whether the gradient exists at the input, and almost everywhere on the line or route to it."""
-    points = _points(case, method)
+    """Whether the gradient exists at the input, and almost everywhere on the straight line or the method's own path to it."""
+    points = _points_on_paths(case, method)
     return not any(_kinked(net, points) for _, net in case.networks)
 
 
-def _points(case: AxiomCase, method: Method) -> Floats:
-    """The input, the straight line, and the method's own route where it has one."""
+def same(first: Floats, second: Floats) -> bool:
+    """Whether two arrays are equal up to rounding."""
+    return bool(np.allclose(first, second, rtol=1e-9, atol=1e-9))
+
+
+def values_of(case: AxiomCase, points: Floats) -> list[Any]:
+    """The values of every network of a case at points (N, inputs), an array (N,) each."""
+    return [evaluate(net, points)[0] for _, net in case.networks]
+
+
+def _points_on_paths(case: AxiomCase, method: Method) -> Floats:
+    """The input, points on the straight line to it, and points on the method's own path where it has one, (N, inputs)."""
     x, start = np.array(case.x), np.array(case.baseline)
-    points = [x[None], start + np.array(TIMES)[:, None] * (x - start)]
+    points = [x[None], start + np.array(GENERIC_TIMES)[:, None] * (x - start)]
     route = getattr(method, "route", None)
     if callable(route):
-        t, rows = torch.tensor(TIMES, dtype=torch.float64), torch.zeros(len(TIMES), dtype=torch.long)
+        t, rows = torch.tensor(GENERIC_TIMES, dtype=torch.float64), torch.zeros(len(GENERIC_TIMES), dtype=torch.long)
         pieces = route(case.start, case.point).pieces(batched=True)
         points += [piece.points_at(t, rows)[0].numpy() for piece in pieces]
     return np.concatenate(points)
@@ -191,11 +209,5 @@ def _kinked(net: FormulaNetwork, points: Floats) -> bool:
     if not here.any():
         return False
     around = np.concatenate([steps, -steps])
-    moved = [np.abs(evaluate(net, points + step)[1]) > MOVED for step in around]
-    return bool((here & np.any(moved, axis=0)).any())
-
-
-TIMES = (0.1372549, 0.3819660, 0.6180340, 0.8914027)
-"""Times at which a path with plain corners crosses no kink, unless it runs along one."""
-
-NEAR, ZERO, MOVED = 1e-4, 1e-9, 1e-8
+    nonzero = [np.abs(evaluate(net, points + step)[1]) > MOVED for step in around]
+    return bool((here & np.any(nonzero, axis=0)).any())

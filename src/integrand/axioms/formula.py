@@ -13,12 +13,15 @@ CALLS = {"relu": 1, "linear": 1, "sigmoid": 1, "tanh": 1, "max": 2, "min": 2, "m
 """The functions of a formula with their number of arguments; ``linear`` is a unit of its own without an activation."""
 
 KINKED = ("relu", "max", "min")
-"""Those without a gradient where their argument, or the difference of their arguments, is zero."""
+"""The functions that have no gradient where their argument, or the difference of their two arguments, is zero."""
+
+MOST_CHARACTERS = 10_000
+"""The longest formula that is read: longer ones are no small networks, and would take Python's parser too deep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input, counted from 0; ``x1`` in texts is number 0."""
+    """One input of a formula, counted from 0; ``x1`` in texts is number 0."""
 
     index: int
 
@@ -42,7 +45,7 @@ class Affine:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.terms, self.bias)))
 
-    def __hash__(self) -> int:  # kept, since units that are shared many times over would be walked as often
+    def __hash__(self) -> int:  # computed once: units that are shared many times over would be walked as often
         return self._hash
 
 
@@ -65,7 +68,7 @@ Node = Input | Affine | FunctionCall
 
 
 def affine(terms: Iterable[tuple[float, Node]], bias: float = 0.0) -> Node:
-    """A weighted sum in its one form: sums in it are multiplied out, equal nodes collected.
+    """A weighted sum in canonical form: sums inside it are multiplied out, equal nodes collected.
 
     >>> str(Network(affine([(2.0, affine([(1.0, Input(0))], 1.0)), (1.0, Input(0))])))
     '3*x1 + 2'
@@ -85,12 +88,12 @@ def affine(terms: Iterable[tuple[float, Node]], bias: float = 0.0) -> Node:
 
 
 def relu(node: Node) -> Node:
-    """One relu unit."""
+    """A node that applies relu to another node."""
     return FunctionCall("relu", (node,))
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Every distinct node, those that others are made of first."""
+    """Every distinct node of a formula, each after the nodes that it is made of."""
     seen: set[Node] = set()
 
     def visit(here: Node) -> Iterator[Node]:
@@ -105,14 +108,14 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """What a node is made of."""
+    """The nodes that a node takes as arguments."""
     if isinstance(node, Affine):
         return tuple(part for _, part in node.terms)
     return node.args if isinstance(node, FunctionCall) else ()
 
 
 def replaced(node: Node, swap: Mapping[Node, Node]) -> Node:
-    """The same tree with some nodes replaced, and sums put in order again."""
+    """The formula with some nodes replaced by others, and its sums in canonical form again."""
     if node in swap:
         return swap[node]
     if isinstance(node, Affine):
@@ -134,7 +137,7 @@ class FormulaNetwork:
     True
 
     Attributes:
-        output: what it computes.
+        output: the node that gives its output.
         inputs: how many inputs it takes; by default as many as the formula names.
     """
 
@@ -164,18 +167,18 @@ class FormulaNetwork:
 
     @property
     def named(self) -> bool:
-        """Whether the text alone tells the number of inputs."""
+        """Whether the formula's text alone tells the number of inputs."""
         return FormulaNetwork(self.output).inputs == self.inputs
 
     def svg(self) -> str:
         """The network drawn as a graph, as an SVG that needs nothing else."""
-        from .drawings import svg
+        from .formula_network import svg
 
         return svg(self)
 
     def drawing(self) -> str:
         """The network drawn with text, for a terminal."""
-        from .drawings import drawing
+        from .formula_network import drawing
 
         return drawing(self)
 
@@ -184,12 +187,38 @@ class FormulaNetwork:
 
 
 def plain(value: float) -> str:
-    """A number as one would type it."""
+    """A number as one would type it: whole numbers without a decimal point."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
+def parse(text: str, *, inputs: int | None = None) -> FormulaNetwork:
+    """Read a formula from text; nothing in it is executed.
+
+    Args:
+        text: sums, differences and products of inputs ``x1``, ``x2``, ... and of ``relu``, ``sigmoid``, ``tanh``,
+            ``max``, ``min`` and ``linear`` (a unit of its own); units may be named first, separated by ``;``.
+        inputs: the number of inputs, where it is more than the formula uses.
+    """
+    if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
+        got = f"a text of {len(text)} characters" if isinstance(text, str) else f"a {type(text).__name__}"
+        raise OptionError(f"got {got} as formula; expected at most {MOST_CHARACTERS} characters such as 'relu(x1 - 1) - x2'.")
+    source = "\n".join(line.strip() for line in text.strip().splitlines())
+    try:
+        body = ast.parse(source).body
+        if not body or not isinstance(body[-1], ast.Expr):
+            raise _unreadable(text, "it has no output", "a formula at the end, such as 'h1 = relu(x1); h1 - x2'")
+        names: dict[str, Node] = {}
+        for statement in body[:-1]:
+            _assign(statement, names, text)
+        return FormulaNetwork(_node(body[-1].value, names, text), inputs or 0)
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise _unreadable(text, f"it cannot be read ({error})", "a formula such as 'relu(x1 - 1) - x2'") from None
+
+
 def _text(node: Node, names: Mapping[Node, str], *, whole: bool = False) -> str:
-    """The text of a node; ``whole`` where its own name does not stand for it."""
+    """The text of a node: its name where it has one, unless ``whole`` asks for the formula behind the name."""
     if not whole and node in names:
         return names[node]
     if isinstance(node, Input):
@@ -219,35 +248,6 @@ def _sum(node: Affine, names: Mapping[Node, str]) -> str:
         parts.insert(0 if parts and parts[0][0] == "-" and node.bias > 0 else len(parts), constant)
     first, *rest = parts
     return ("-" if first[0] == "-" else "") + first[1] + "".join(f" {sign} {text}" for sign, text in rest)
-
-
-LONGEST = 10_000
-
-
-def parse(text: str, *, inputs: int | None = None) -> FormulaNetwork:
-    """Read a formula; nothing in it is executed.
-
-    Args:
-        text: sums, differences and products of inputs ``x1``, ``x2``, ... and of ``relu``, ``sigmoid``, ``tanh``,
-            ``max``, ``min`` and ``linear`` (a unit of its own); units may be named first, separated by ``;``.
-        inputs: the number of inputs, where it is more than the formula uses.
-    """
-    if not isinstance(text, str) or len(text) > LONGEST:
-        got = f"a text of {len(text)} characters" if isinstance(text, str) else f"a {type(text).__name__}"
-        raise OptionError(f"got {got} as formula; expected at most {LONGEST} characters such as 'relu(x1 - 1) - x2'.")
-    source = "\n".join(line.strip() for line in text.strip().splitlines())
-    try:
-        body = ast.parse(source).body
-        if not body or not isinstance(body[-1], ast.Expr):
-            raise _unreadable(text, "it has no output", "a formula at the end, such as 'h1 = relu(x1); h1 - x2'")
-        names: dict[str, Node] = {}
-        for statement in body[:-1]:
-            _assign(statement, names, text)
-        return FormulaNetwork(_node(body[-1].value, names, text), inputs or 0)
-    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise _unreadable(text, f"it cannot be read ({error})", "a formula such as 'relu(x1 - 1) - x2'") from None
 
 
 def _assign(statement: ast.stmt, names: dict[str, Node], text: str) -> None:

@@ -13,44 +13,44 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..arrays import Floats
 from ..methods.method import Method
-from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
-from .formula_network import Floats
-from .own_model import Own, Trial
-from .search import same, values_of
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded, same, values_of
+from .own_model import OwnExample, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NAME = "implementation-invariance"
+
 RULE = "networks that compute the same get the same attributions"
 
 
 def cases() -> SearchStrategy[AxiomCase]:
-    """Pairs of small networks, one rewritten from the other."""
-    from .search import equivalent
+    """Draw pairs of small networks, one rewritten from the other."""
+    from .search_networks import equivalent
 
     return equivalent()
 
 
 def premise(case: AxiomCase, points: Floats) -> bool:
-    """Both compute the same."""
+    """Whether the two networks have the same values at the points."""
     return same(*values_of(case, points))
 
 
 def judge(method: Method, case: AxiomCase) -> Finding:
-    """The two attributions against each other."""
+    """Compare the attributions of two small networks that compute the same."""
     both = explain_case(method, case)
     return _finding(both["f"], both["g"], "f", "g")
 
 
-def on_model(method: Method, own: Own) -> Iterator[Trial]:
-    """The model against what the user says is equivalent, and against rewrites that keep what it computes."""
+def on_model(method: Method, own: OwnExample) -> Iterator[Trial]:
+    """Compare the attributions of the model with those of the user's equivalent one, or of wrappers that compute the same."""
     one = own.explain(method)
     for name, other in own.equivalents():
         finding = _finding(one, own.explain(method, other), "the model", name)
         if finding.broken:  # rounding of the input may put units on the other side of their kinks
-            finding = replace(finding, allowed=finding.allowed + own.wobble(method))
+            finding = replace(finding, allowed=finding.allowed + own.rounding_change(method))
         yield Trial(finding)
 
 

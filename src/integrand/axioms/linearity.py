@@ -11,42 +11,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..arrays import Floats
 from ..methods.method import Method
-from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
-from .formula_network import Floats
-from .own_model import Own, Trial
-from .search import same, values_of
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded, same, values_of
+from .own_model import OwnExample, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NAME = "linearity"
+
 RULE = "a weighted sum of networks gets the weighted sum of their attributions"
 
 
 def cases() -> SearchStrategy[AxiomCase]:
-    """Two small networks and their weighted sum."""
-    from .search import weighted_sums
+    """Draw two small networks and their weighted sum."""
+    from .search_networks import weighted_sums
 
     return weighted_sums()
 
 
 def premise(case: AxiomCase, points: Floats) -> bool:
-    """The third network is the weighted sum of the two."""
+    """Whether the third network's values are the weighted sum of the values of the other two."""
     f, g, total = values_of(case, points)
     return same(case.weights[0] * f + case.weights[1] * g, total)
 
 
 def judge(method: Method, case: AxiomCase) -> Finding:
-    """The attributions of the sum against the sum of the attributions."""
+    """Compare the attributions of a weighted sum of networks with the weighted sum of their attributions."""
     by_name = explain_case(method, case)
     return _finding(by_name["f"], by_name["g"], by_name["sum"], (case.weights[0], case.weights[1]), ("f", "g"))
 
 
-def on_model(method: Method, own: Own) -> Iterator[Trial]:
-    """The score plus multiples of another output, or of a random linear function of the input."""
+def on_model(method: Method, own: OwnExample) -> Iterator[Trial]:
+    """Judge weighted sums of the score and another output of the model, or a random linear function of the input."""
     one = own.explain(method)
-    for name, other, total, weights in own.sums():
+    for name, other, total, weights in own.weighted_sums():
         parts = own.explain(method, other), own.explain(method, total)
         yield Trial(_finding(one, *parts, weights, ("the model", name)))
 

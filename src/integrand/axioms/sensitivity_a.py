@@ -14,42 +14,43 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..methods.method import Method
 from .evidence import AxiomCase, ExplainedCase, Finding, explain_case, rounded
-from .formula_network import Floats
-from .own_model import Own, Trial
+from .own_model import OwnExample, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NAME = "sensitivity-a"
+
 RULE = "a feature that alone makes a difference gets a share"
 
 NOTHING = 1e-9
-"""Of the change of the score: a share below is none."""
+"""Attributions below this share of the score's change count as zero: well above rounding in float64."""
 
 
 def cases() -> SearchStrategy[AxiomCase]:
-    """Any small network; input and baseline differ in one feature."""
-    from .search import one_feature_moves
+    """Draw small networks, with an input and a baseline that differ in one feature."""
+    from .search_networks import one_feature_moves
 
     return one_feature_moves()
 
 
 def premise(case: AxiomCase, points: Floats) -> bool:
-    """Input and baseline differ in the named feature and no other."""
+    """Whether input and baseline differ in the case's feature and no other."""
     return [i for i, (a, b) in enumerate(zip(case.x, case.baseline, strict=True)) if a != b] == list(case.features)
 
 
 def judge(method: Method, case: AxiomCase) -> Finding:
-    """The share of the only feature that moves."""
+    """Compare the attribution of the only feature that differs with zero."""
     (feature,) = case.features
     return _finding(explain_case(method, case)["f"], torch.tensor([feature]), f"x{feature + 1}", "f")
 
 
-def on_model(method: Method, own: Own) -> Iterator[Trial]:
-    """Inputs that differ from a baseline in one feature (or group): those with the largest effect on the score."""
-    for part, x, start in own.single_moves():
+def on_model(method: Method, own: OwnExample) -> Iterator[Trial]:
+    """Judge inputs that differ from a baseline in one feature (or group): those with the largest effect on the score."""
+    for part, x, start in own.single_feature_moves():
         one = own.explain(method, x=x, start=start)
         finding = _finding(one, torch.tensor([part]), own.name_of(part), "the model")
         yield Trial(finding, {"features": [part]}, x=x, start=start)

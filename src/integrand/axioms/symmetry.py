@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..methods.method import Method
-from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded
-from .formula_network import Floats
-from .own_model import Own, Trial
-from .search import same, values_of
+from .evidence import AxiomCase, ExplainedCase, Finding, allowance, explain_case, rounded, same, values_of
+from .own_model import OwnExample, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NAME = "symmetry"
+
 RULE = "features that are alike, and that the score treats alike, get the same"
 
 
 def cases() -> SearchStrategy[AxiomCase]:
-    """Small networks that do not notice when two inputs are swapped."""
-    from .search import symmetric
+    """Draw small networks that do not change when two inputs are swapped."""
+    from .search_networks import symmetric
 
     return symmetric()
 
 
 def premise(case: AxiomCase, points: Floats) -> bool:
-    """Swapping the two changes nothing, and they are alike in input and baseline."""
+    """Whether swapping the two inputs changes nothing, and they are equal in the input and in the baseline."""
     i, j = case.features
     swapped = points.copy()
     swapped[:, [i, j]] = points[:, [j, i]]
@@ -43,15 +43,15 @@ def premise(case: AxiomCase, points: Floats) -> bool:
 
 
 def judge(method: Method, case: AxiomCase) -> Finding:
-    """The shares of the two against each other."""
+    """Compare the attributions of the two inputs that are alike."""
     i, j = case.features
     one = explain_case(method, case)["f"]
     return _finding(one, torch.tensor([i]), torch.tensor([j]), (f"x{i + 1}", f"x{j + 1}"), "f")
 
 
-def on_model(method: Method, own: Own) -> Iterator[Trial]:
-    """F(x) + F(x with two features swapped), where both have the mean of their values."""
-    for first, second, model, x, start in own.mirrored():
+def on_model(method: Method, own: OwnExample) -> Iterator[Trial]:
+    """Judge F(x) + F(x with two features swapped), at an input where both features have the mean of their values."""
+    for first, second, model, x, start in own.symmetrised():
         one = own.explain(method, model, x=x, start=start)
         names = own.name_of(first), own.name_of(second)
         where = torch.tensor([first]), torch.tensor([second])

@@ -1,8 +1,9 @@
-"""Lines of Python that bring a counter-example back."""
+"""The answer of a check: a verdict, its counter-example, and lines of Python that bring the counter-example back."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -15,62 +16,53 @@ from .evidence import AxiomCase, listed
 from .formula import FormulaNetwork
 
 
-class NotSpelled(Exception):
-    """A value that code cannot name."""
+class NoCodeError(Exception):
+    """Raised for a value that no expression can name."""
 
 
-def spelled(value: Any, imports: set[str]) -> str:
-    """An expression for a value: a method with the settings that differ from the defaults, a function, plain values.
+def code_of(value: Any, imports: set[str]) -> str:
+    """A Python expression for a value: a method with the settings that differ from its defaults, a function, a plain value.
 
     Args:
-        value: what to spell.
-        imports: gains what the expression needs.
+        value: the value to write as code.
+        imports: import lines; those that the expression needs are added.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
-        imports.add(_imported(kind.__module__, kind.__qualname__))
+        imports.add(_import_line(kind))
         settings = []
         for field in dataclasses.fields(value):
             own = getattr(value, field.name)
             if field.init and not (field.default is not dataclasses.MISSING and own == field.default):
-                settings.append(f"{field.name}={spelled(own, imports)}")
+                settings.append(f"{field.name}={code_of(own, imports)}")
         return f"{kind.__qualname__}({', '.join(settings)})"
     if isinstance(value, FunctionType):
-        imports.add(_imported(value.__module__, value.__qualname__))
+        imports.add(_import_line(value))
         return value.__qualname__
     if isinstance(value, (list, tuple)):
-        inner = ", ".join(spelled(part, imports) for part in value)
+        inner = ", ".join(code_of(part, imports) for part in value)
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    raise NotSpelled(repr(value))
-
-
-def _imported(module: str, name: str) -> str:
-    if not name.isidentifier() or module == "__main__":
-        raise NotSpelled(name)
-    parts = module.split(".")
-    while parts[-1].startswith("_"):  # a private module: what it holds is public one level up
-        parts.pop()
-    return f"from {'.'.join(parts)} import {name}"
+    raise NoCodeError(repr(value))
 
 
 def method_code(method: Method) -> tuple[str, set[str]]:
-    """An expression for a method and the imports it needs; ``method`` where it cannot be spelled."""
+    """An expression for a method and the imports it needs; ``method`` where it has no expression."""
     imports: set[str] = set()
     try:
-        return spelled(method, imports), imports
-    except NotSpelled:
+        return code_of(method, imports), imports
+    except NoCodeError:
         return "method", set()
 
 
 def case_code(method: Method, case: AxiomCase) -> str:
-    """The networks, the point and the attributions of a case from a search."""
+    """Python that builds the networks, the input and the baseline of a case from a search, and prints the attributions."""
     expression, imports = method_code(method)
     wanted = sorted(imports | {"from integrand.axioms import network", "import torch"}, key=lambda line: line.split()[1])
-    lines = _hint(expression) + wanted
+    lines = _placeholder_comment(expression) + wanted
     for name, net in case.networks:
         inputs = "" if net.named else f", inputs={net.inputs}"
         lines.append(f'{_variable(name)} = network("{net}"{inputs})')
@@ -86,42 +78,34 @@ def case_code(method: Method, case: AxiomCase) -> str:
     return "\n".join([*lines, f"for model in ({models}):", f"    print({expression}(model, x, baseline).values)"])
 
 
-def _variable(name: str) -> str:
-    return "total" if name == "sum" else name
-
-
 def own_code(method: Method, axiom: str, options: Mapping[str, Any]) -> str:
-    """The call of ``check`` that leads to a case on the user's model; what is theirs goes by its own name."""
+    """Python that calls ``check`` so that it meets a case on the user's model; objects without an expression go by name."""
     expression, imports = method_code(method)
     given = []
     for name, value in options.items():
         try:
-            text = spelled(value, set())
-        except NotSpelled:
+            text = code_of(value, set())
+        except NoCodeError:
             text = name
         given.append(f"{name}={text}")
-    lines = [*_hint(expression), *sorted(imports | {"from integrand.axioms import check"})]
+    lines = [*_placeholder_comment(expression), *sorted(imports | {"from integrand.axioms import check"})]
     call = ", ".join([expression, repr(axiom), "model", "x", "baseline", *given])
     return "\n".join([*lines, f"verdict = check({call})  # model, x, baseline: yours", "print(verdict)"])
 
 
-def _hint(expression: str) -> list[str]:
-    return ["# method: the one that you checked"] if expression == "method" else []
-
-
 @dataclass(frozen=True)
 class Counterexample:
-    """A case that breaks an axiom.
+    """A case in which a method breaks an axiom.
 
     Attributes:
         networks: the small networks, by name; empty where the model is the user's.
         x: the input, one example flattened.
-        baseline: the baseline, likewise.
+        baseline: the baseline, one example flattened.
         attributions: the attributions at stake, by name.
         statement: what should hold and what does.
         gap: by how much the axiom is missed.
         allowed: the gap that errors and rounding could explain.
-        code: a few lines of Python that bring it back.
+        code: a few lines of Python that bring the case back.
     """
 
     networks: tuple[tuple[str, FormulaNetwork], ...]
@@ -141,11 +125,11 @@ class Counterexample:
         return "\n".join(lines)
 
     def drawing(self) -> str:
-        """The networks drawn with text."""
+        """The networks of the counter-example drawn with text, for a terminal."""
         return "\n\n".join(f"{name} = {net}\n{net.drawing()}" for name, net in self.networks)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """The counter-example as plain values, for JSON."""
         return {
             "networks": {name: str(net) for name, net in self.networks},
             "x": list(self.x),
@@ -173,21 +157,21 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of a check.
+    """The answer of a check: whether a method keeps an axiom.
 
     Attributes:
-        axiom: which axiom.
-        rule: what it asks, in a few words.
+        axiom: the name of the axiom.
+        rule: what the axiom asks, in a few words.
         method: the method's name.
         settings: the method as code.
         kept: True if nothing broke it; False with a counter-example; None where nothing could be decided.
         tried: how many cases were judged.
-        where: on small networks or on the user's model.
+        where: what was tried: small networks or the user's model.
         promise: what the method says of this axiom.
-        counterexample: what broke it.
-        undecided: cases where the certificates cannot tell.
-        refused: cases that the method has no rule for.
-        note: what else there is to say.
+        counterexample: the case that broke it; None where nothing did.
+        undecided: how many cases the certificates could not decide.
+        refused: how many cases the method has no rule for.
+        note: what else there is to say, in words.
     """
 
     axiom: str
@@ -205,7 +189,7 @@ class Verdict:
 
     @property
     def refuted(self) -> bool:
-        """Whether the method promises what a counter-example breaks."""
+        """Whether a counter-example breaks what the method promises."""
         return self.kept is False and self.promise is not None and self.promise.kept
 
     @property
@@ -246,7 +230,7 @@ class Verdict:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """The verdict as plain values, for JSON."""
         return {
             "axiom": self.axiom,
             "method": self.method,
@@ -268,6 +252,24 @@ class Verdict:
         return (
             f'<div class="verdict {tone}"><span class="status">{escape(self.word)}</span> {escape(self.sentence)}</div>{shown}'
         )
+
+
+def _import_line(value: Any) -> str:
+    """The line that imports a class or function from the shortest public path to it."""
+    name, parts = value.__qualname__, value.__module__.split(".")
+    if not name.isidentifier() or parts[0] == "__main__":
+        raise NoCodeError(name)
+    while len(parts) > 1 and getattr(sys.modules.get(".".join(parts[:-1])), name, None) is value:
+        parts.pop()  # the package above exports it
+    return f"from {'.'.join(parts)} import {name}"
+
+
+def _variable(name: str) -> str:
+    return "total" if name == "sum" else name
+
+
+def _placeholder_comment(expression: str) -> list[str]:
+    return ["# method: the one that you checked"] if expression == "method" else []
 
 
 def _cases(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What a baseline says of its own: class probabilities at points, and the two limits that they are judged by."""
+"""Whether a baseline carries a signal of its own: the model's class probabilities there, and the limits to judge them by."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from ..errors import BaselineWarning, OutputError, warn
 from ..functions.target import main_tensor
 from ..trees import Leaves
 
-NEAR, HIGH = 0.1, 0.5
-"""Head starts: up to the first the score of a baseline is near zero, above the second it is high."""
+NEAR_ZERO, HIGH_HEAD_START = 0.1, 0.5
+"""Limits of the head start: up to the first the score of a baseline counts as near zero, above the second as high. A tenth
+of the rise is lost in any map; with half of it, attributions explain the smaller part of the score."""
 
-OWN = 0.5
-"""How far its top class may be on the way from chance to certainty before a baseline carries a signal of its own."""
+OWN_SIGNAL = 0.5
+"""A baseline carries a signal of its own where its top class is more than halfway from chance to certainty."""
 
 FLOOR = 0.5
-"""Where x itself is hardly above chance, its baseline is judged as if x were this far on the way from chance to certainty."""
+"""Where x itself is hardly above chance, its baseline is judged as if x were halfway from chance to certainty."""
 
 
 def head_start(base: float, here: float, chance: float) -> float:
-    """How much of the rise of a probability above chance is there already at the baseline, from 0 on.
+    """The share of the rise of a probability above chance that the baseline has already, from 0 on.
 
     >>> head_start(0.5, 0.9, chance=0.5), round(head_start(0.7, 0.9, chance=0.5), 9)
     (0.0, 0.5)
 
     Args:
         base: the probability of the explained class at the baseline.
-        here: the same at the input.
-        chance: what a model gives that knows nothing, 1 / classes.
+        here: the probability of the explained class at the input.
+        chance: the probability from a model that knows nothing, 1 / classes.
     """
     return max(base - chance, 0.0) / max(here - chance, FLOOR * (1 - chance))
 
 
 def own_signal(confidence: float, chance: float) -> float:
-    """How far a confidence is on the way from chance (0) to certainty (1).
+    """How far a confidence is from chance (0) to certainty (1).
 
     >>> own_signal(0.5, 0.5), own_signal(1.0, 0.001)
     (0.0, 1.0)
@@ -51,7 +52,7 @@ def own_signal(confidence: float, chance: float) -> float:
 
 
 def class_probabilities(function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[NDArray[np.float64], int | None] | None:
-    """Probabilities of the classes at points, (N, classes), and which class is explained (None for a target function).
+    """The probabilities of the classes at points, (N, classes), and the explained class (None for a target function).
 
     Outputs pass through softmax over their classes, unless they are probabilities already; a single output through sigmoid,
     as two classes of which the second is explained. None where the output has no classes: a single output that is explained
@@ -79,28 +80,16 @@ def class_probabilities(function: TorchFunction, leaves: Leaves, rows: Tensor) -
     return (picked if given else picked.softmax(1)).numpy(), explained
 
 
-def _class_rows(tensor: Tensor, index: Sequence[int]) -> tuple[Tensor | None, int | None]:
-    """(N, classes) at the explained position of an output, and the explained class."""
-    if tensor.ndim == 2:
-        return tensor, index[0] if index else None
-    if not index:
-        return None, None
-    if tensor.ndim == 3:  # as in the scores: (rows, positions, classes), but (rows, classes, H, W)
-        return tensor[:, index[0]], index[1]
-    place = int(np.ravel_multi_index(tuple(index[1:]), tuple(tensor.shape[2:])))
-    return tensor.flatten(2)[:, :, place], index[0]
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What the classes are at a baseline, as means over its draws.
+    """What classes the model sees at a baseline, as means over its draws.
 
     Attributes:
-        probability: of the explained class; NaN where that is not known.
+        probability: the probability of the explained class; NaN where that is not known.
         top: the class that most draws put first.
         confidence: the probability of the top class of each draw.
-        entropy: of the classes, as a share of the largest possible: 1 where all are alike, 0 where one is certain.
-        classes: how many there are.
+        entropy: the entropy of the classes as a share of the largest possible: 1 where all are alike, 0 where one is certain.
+        classes: how many classes there are.
     """
 
     probability: float
@@ -111,12 +100,17 @@ class Signal:
 
     @property
     def chance(self) -> float:
-        """What every class gets from a model that knows nothing."""
+        """The probability of every class from a model that knows nothing."""
         return 1 / self.classes
 
 
 def signal_of(points: Sequence[tuple[NDArray[np.float64], int | None] | None], *, side: int | None = None) -> Signal | None:
-    """The signal over draws; ``side`` is the explained class where the function itself cannot say."""
+    """The mean signal over the draws of a baseline.
+
+    Args:
+        points: what :func:`class_probabilities` gives at each draw.
+        side: the explained class, where the function itself cannot say.
+    """
     if any(point is None for point in points):
         return None
     rows = np.concatenate([point[0] for point in points if point is not None])
@@ -132,19 +126,19 @@ def signal_of(points: Sequence[tuple[NDArray[np.float64], int | None] | None], *
 def warn_if_high(certificate: Certificate, function: TorchFunction) -> None:
     """Warn where a baseline has the explained class already, by the scores in the certificate.
 
-    Only probabilities have a scale that is known: more than half of the rise above chance, and clearly above chance.
+    Only probabilities have a known scale: warned of is more than half of the rise above chance, clearly above chance.
     """
     scorer = function.scorer
     if scorer.score == "logit" or scorer.function is not None:
         return
     ends = [_probabilities(one, single=not scorer.index, log=scorer.score == "log-probability") for one in certificate]
-    moved = [one.magnitude > 0 for one in certificate]  # an input that equals its baseline is warned of already
-    # What is not high beside a chance of zero is not high beside any other: most runs end here, at no cost.
-    suspects = [i for i, (here, base) in enumerate(ends) if moved[i] and head_start(base, here, 0.0) > HIGH]
+    differs = [one.magnitude > 0 for one in certificate]  # an input that equals its baseline is warned of already
+    # A head start over a chance of zero is the largest there can be: most runs end here, at no cost.
+    suspects = [i for i, (here, base) in enumerate(ends) if differs[i] and head_start(base, here, 0.0) > HIGH_HEAD_START]
     if not suspects:
         return
     chance = 1 / _classes(function)
-    high = [i for i in suspects if head_start(ends[i][1], ends[i][0], chance) > HIGH]
+    high = [i for i in suspects if head_start(ends[i][1], ends[i][0], chance) > HIGH_HEAD_START]
     if high:
         here, base = ends[high[0]]
         warn(
@@ -154,6 +148,18 @@ def warn_if_high(certificate: Certificate, function: TorchFunction) -> None:
             "integrand.baselines.diagnose(model, x), or average several.",
             BaselineWarning,
         )
+
+
+def _class_rows(tensor: Tensor, index: Sequence[int]) -> tuple[Tensor | None, int | None]:
+    """The class scores at the explained position of an output, (N, classes), and the explained class."""
+    if tensor.ndim == 2:
+        return tensor, index[0] if index else None
+    if not index:
+        return None, None
+    if tensor.ndim == 3:  # as in the scores: (rows, positions, classes), but (rows, classes, H, W)
+        return tensor[:, index[0]], index[1]
+    place = int(np.ravel_multi_index(tuple(index[1:]), tuple(tensor.shape[2:])))
+    return tensor.flatten(2)[:, :, place], index[0]
 
 
 def _probabilities(one: ExampleCertificate, *, single: bool, log: bool) -> tuple[float, float]:
@@ -168,7 +174,7 @@ def _probabilities(one: ExampleCertificate, *, single: bool, log: bool) -> tuple
 
 
 def _classes(function: TorchFunction) -> int:
-    """How many classes there are, by the output for one row."""
+    """How many classes the model has, by its output for one row."""
     if not function.scorer.index:
         return 2
     rows = torch.zeros(1, dtype=torch.long, device=function.inputs[0].device)

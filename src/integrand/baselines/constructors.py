@@ -1,17 +1,18 @@
-"""Baselines made from the input: black, white, its mean colour, blurred, noise."""
+"""Baselines to choose from: made from the input (black, white, its mean colour, blurred, noise) or drawn from data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InputError, OptionError
 from ..trees import Leaves, Tensors, Tree, flatten, matched
-from .data import Data, check_draws, examples_of
 
 Values = float | Sequence[float] | Tensor
 """A value in the space of x: a number, one number per channel, or a tensor that broadcasts to x, such as (C, 1, 1)."""
@@ -28,14 +29,14 @@ def black(x: Tensors, low: Values = 0.0) -> Tensors:
     tensor([-2.0000, -1.5000, -1.0000])
 
     Args:
-        x: the input, (C, H, W) or (N, C, H, W); any other shape, tuple or dict of tensors is filled just so.
+        x: the input, (C, H, W) or (N, C, H, W); any other shape, tuple or dict of tensors is filled in the same way.
         low: black in the space of x, which for most networks is not 0: (0 - mean) / std. A number, one per channel, or a
             tensor that broadcasts to x.
 
     Returns:
         A baseline in the structure and shape of x.
     """
-    return _each(x, lambda leaf: spread(low, leaf, "low"))
+    return _each_tensor(x, lambda leaf: filled_like(low, leaf, "low"))
 
 
 def white(x: Tensors, high: Values = 1.0) -> Tensors:
@@ -50,7 +51,7 @@ def white(x: Tensors, high: Values = 1.0) -> Tensors:
     Returns:
         A baseline in the structure and shape of x.
     """
-    return _each(x, lambda leaf: spread(high, leaf, "high"))
+    return _each_tensor(x, lambda leaf: filled_like(high, leaf, "high"))
 
 
 def mean(x: Tensors, of: Data | None = None) -> Tensors:
@@ -82,23 +83,7 @@ def mean(x: Tensors, of: Data | None = None) -> Tensors:
             )
         return leaf.mean((-2, -1), keepdim=True).expand(leaf.shape).clone()
 
-    return _each(x, colour)
-
-
-def _mean_of(x: Tensors, data: Data) -> Tensors:
-    tree, leaves = _floating(x)
-    total: list[Tensor] = []
-    examples = examples_of(data)
-    for example in examples:
-        found, parts = flatten(example, what="an example of the data")
-        if found != tree:
-            raise InputError(f"the examples of the data are {found}; expected {tree}, the structure of x.")
-        # Images may differ in size; their colours can be averaged all the same.
-        rows = [part.double().mean((-2, -1), keepdim=True) if part.ndim >= 3 else part.double() for part in parts]
-        if total and any(a.shape != b.shape for a, b in zip(total, rows, strict=True)):
-            raise InputError("the examples of the data differ in shape; expected one shape, or images with the same channels.")
-        total = [a + b for a, b in zip(total, rows, strict=True)] if total else rows
-    return tree.build([spread(part / len(examples), leaf, "the mean") for part, leaf in zip(total, leaves, strict=True)])
+    return _each_tensor(x, colour)
 
 
 def blurred(x: Tensors, sigma: float | None = None) -> Tensors:
@@ -127,18 +112,7 @@ def blurred(x: Tensors, sigma: float | None = None) -> Tensors:
         down, across = (_blur_matrix(size, width_of).to(leaf.device, wide) for size in (height, width))
         return (down @ leaf.to(wide) @ across.T).to(leaf.dtype)
 
-    return _each(x, blur)
-
-
-def _blur_matrix(size: int, sigma: float) -> Tensor:
-    """The blur of a line of pixels as a matrix, (size, size) in float64; 4 sigma and more, mirrored as often as it takes."""
-    radius = int(4 * sigma + 0.5)
-    offsets = torch.arange(-radius, radius + 1)
-    weights = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
-    at = (torch.arange(size)[:, None] + offsets) % (2 * size)
-    at = torch.where(at < size, at, 2 * size - 1 - at)
-    rows = (weights / weights.sum()).expand(size, -1)
-    return torch.zeros(size, size, dtype=torch.float64).scatter_add(1, at, rows)
+    return _each_tensor(x, blur)
 
 
 def uniform(
@@ -153,7 +127,7 @@ def uniform(
     Args:
         x: the input.
         low: the least value, as in :func:`black`.
-        high: the largest value.
+        high: the largest value, as in :func:`white`.
         draws: how many baselines; each takes an integration of its own.
         seed: the same seed gives the same draws, on every device.
         batched: whether the first dimension of x counts examples, which then share their draws, so that no example's
@@ -164,12 +138,12 @@ def uniform(
     """
 
     def scaled(noise: Tensor, leaf: Tensor, _: int) -> Tensor:
-        least, most = spread(low, leaf, "low").double(), spread(high, leaf, "high").double()
+        least, most = filled_like(low, leaf, "low").double(), filled_like(high, leaf, "high").double()
         if (least > most).any():
             raise OptionError("got a low that is above high; expected low <= high in every channel.")
         return least + (most - least) * noise
 
-    return _drawn(x, torch.rand, scaled, draws, seed, batched)
+    return _noise_draws(x, torch.rand, scaled, draws, seed, batched)
 
 
 def gaussian(
@@ -192,9 +166,9 @@ def gaussian(
         x: the input.
         scale: the standard deviation in the space of x, as ``low`` of :func:`black`.
         around: the mean: a number, one per channel, a tensor that broadcasts to x, or something in the structure of x.
-        low: what lies below is set to it.
-        high: what lies above is set to it.
-        draws: how many baselines.
+        low: the least value; noise below is set to it.
+        high: the largest value; noise above is set to it.
+        draws: how many baselines to draw.
         seed: the same seed gives the same draws, on every device.
         batched: as in :func:`uniform`.
 
@@ -208,37 +182,15 @@ def gaussian(
         centres = matched(around, tree, what="around")
 
     def scaled(noise: Tensor, leaf: Tensor, i: int) -> Tensor:
-        out = spread(centres[i], leaf, "around").double() + spread(scale, leaf, "scale").double() * noise
-        out = out if low is None else torch.maximum(out, spread(low, leaf, "low").double())
-        return out if high is None else torch.minimum(out, spread(high, leaf, "high").double())
+        out = filled_like(centres[i], leaf, "around").double() + filled_like(scale, leaf, "scale").double() * noise
+        out = out if low is None else torch.maximum(out, filled_like(low, leaf, "low").double())
+        return out if high is None else torch.minimum(out, filled_like(high, leaf, "high").double())
 
-    return _drawn(x, torch.randn, scaled, draws, seed, batched)
-
-
-def _drawn(
-    x: Tensors,
-    draw: Callable[..., Tensor],
-    scaled: Callable[[Tensor, Tensor, int], Tensor],
-    draws: int,
-    seed: int,
-    batched: bool | None,
-) -> Tensors:
-    """Noise for every leaf, drawn in float64 on the CPU so that device and dtype do not change it."""
-    check_draws(draws)
-    tree, leaves = _floating(x)
-    generator = torch.Generator().manual_seed(seed)
-    out = []
-    for i, leaf in enumerate(leaves):
-        shared = leaf.ndim in (2, *range(4, leaf.ndim + 1)) if batched is None else batched and leaf.ndim > 0
-        shape = (1, *leaf.shape[1:]) if shared else tuple(leaf.shape)
-        host = leaf.detach().cpu()
-        noise = draw(draws, *shape, generator=generator, dtype=torch.float64)
-        out.append(torch.stack([scaled(one, host, i) for one in noise]).to(leaf.device, leaf.dtype))
-    return tree.build(out)
+    return _noise_draws(x, torch.randn, scaled, draws, seed, batched)
 
 
-def spread(value: Any, leaf: Tensor, name: str) -> Tensor:
-    """A value in the space of x as a tensor like ``leaf``; one number per channel goes to the third dimension from last."""
+def filled_like(value: Any, leaf: Tensor, name: str) -> Tensor:
+    """A value in the space of x as a tensor like ``leaf``; one number per channel goes along the third dimension from last."""
     try:
         part = torch.as_tensor(value, dtype=leaf.dtype, device=leaf.device).detach()
     except (TypeError, ValueError, RuntimeError):
@@ -258,6 +210,139 @@ def spread(value: Any, leaf: Tensor, name: str) -> Tensor:
         ) from None
 
 
+class Data(Protocol):
+    """A tensor whose rows are examples, a map-style ``Dataset`` or a sequence: of examples, or of (example, label) pairs."""
+
+    def __len__(self) -> int:
+        """How many examples the data holds."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """An example, or a tuple that starts with it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples of a data set, without their labels, as a sequence."""
+
+    data: Data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Tensors:
+        item = self.data[index]
+        if isinstance(item, (tuple, list)) and item:  # an example of several tensors comes as ((a, b), label)
+            item = item[0]
+        tree, leaves = flatten(item, what=f"example {index} of the data")
+        return tree.build([leaf.detach() for leaf in leaves])
+
+    def __iter__(self) -> Iterator[Tensors]:
+        return (self[i] for i in range(len(self)))
+
+
+def examples_of(data: Data) -> Examples:
+    """The examples of a data set without their labels; refuses data that cannot be counted or is empty."""
+    if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise InputError(
+            f"got a {type(data).__name__} as data; expected a tensor whose rows are examples, a map-style Dataset, or a "
+            "sequence of examples or (example, label) pairs. Take some from an iterator with list(itertools.islice(data, 100))."
+        )
+    if (isinstance(data, Tensor) and data.ndim == 0) or not len(data):
+        raise InputError("got no examples as data; expected at least one.")
+    return Examples(data)
+
+
+def check_draws(draws: int) -> None:
+    """Refuse a number of draws that is not a whole number from 1 on."""
+    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
+        raise OptionError(f"got draws={draws!r}; expected a whole number from 1 on.")
+
+
+def drawn(data: Data, draws: int = 10, seed: int = 0, *, like: Tensors | None = None) -> list[Tensors]:
+    """Examples of a training set as baselines, whose attributions average.
+
+    The answer is then what sets x apart from what the model usually sees, not from nothing: right where nothing neutral
+    exists, as for tables. Some of the draws may be of the explained class; what they share with x gets no credit.
+
+    >>> drawn([(torch.tensor([1.0, 2.0]), "label")], draws=1)
+    [tensor([1., 2.])]
+
+    Args:
+        data: a tensor whose rows are examples, a map-style ``Dataset`` or a sequence; of examples, or of tuples that start
+            with the example, such as (example, label).
+        draws: how many examples to draw, without repetition.
+        seed: the same seed draws the same examples.
+        like: the input x: the draws are checked against its shape and brought to its dtype and device.
+
+    Returns:
+        A list of examples, each without a batch dimension and shared by all inputs that are explained.
+    """
+    check_draws(draws)
+    examples = examples_of(data)
+    if draws > len(examples):
+        raise OptionError(f"got draws={draws} from {len(examples)} examples; expected at most as many as there are.")
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed))[:draws].tolist()
+    found = [examples[i] for i in order]
+    shapes = [[tuple(leaf.shape) for leaf in flatten(one)[1]] for one in found]
+    for i, shape in zip(order, shapes, strict=True):
+        if shape != shapes[0]:
+            raise InputError(
+                f"example {i} of the data has shape {shape} and example {order[0]} {shapes[0]}; expected the same."
+            )
+    return found if like is None else [_like_input(one, like) for one in found]
+
+
+def _mean_of(x: Tensors, data: Data) -> Tensors:
+    tree, leaves = _floating(x)
+    total: list[Tensor] = []
+    examples = examples_of(data)
+    for example in examples:
+        found, parts = flatten(example, what="an example of the data")
+        if found != tree:
+            raise InputError(f"the examples of the data are {found}; expected {tree}, the structure of x.")
+        # Images may differ in size; their colours can be averaged all the same.
+        rows = [part.double().mean((-2, -1), keepdim=True) if part.ndim >= 3 else part.double() for part in parts]
+        if total and any(a.shape != b.shape for a, b in zip(total, rows, strict=True)):
+            raise InputError("the examples of the data differ in shape; expected one shape, or images with the same channels.")
+        total = [a + b for a, b in zip(total, rows, strict=True)] if total else rows
+    return tree.build([filled_like(part / len(examples), leaf, "the mean") for part, leaf in zip(total, leaves, strict=True)])
+
+
+def _blur_matrix(size: int, sigma: float) -> Tensor:
+    """A Gaussian blur of a line of pixels as a matrix, (size, size) in float64, cut off at 4 sigma and mirrored at the ends."""
+    radius = int(4 * sigma + 0.5)
+    offsets = torch.arange(-radius, radius + 1)
+    weights = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
+    at = (torch.arange(size)[:, None] + offsets) % (2 * size)
+    at = torch.where(at < size, at, 2 * size - 1 - at)
+    rows = (weights / weights.sum()).expand(size, -1)
+    return torch.zeros(size, size, dtype=torch.float64).scatter_add(1, at, rows)
+
+
+def _noise_draws(
+    x: Tensors,
+    draw: Callable[..., Tensor],
+    scaled: Callable[[Tensor, Tensor, int], Tensor],
+    draws: int,
+    seed: int,
+    batched: bool | None,
+) -> Tensors:
+    """Draws of noise for every tensor of x, made in float64 on the CPU so that device and dtype do not change them."""
+    check_draws(draws)
+    tree, leaves = _floating(x)
+    generator = torch.Generator().manual_seed(seed)
+    out = []
+    for i, leaf in enumerate(leaves):
+        shared = leaf.ndim in (2, *range(4, leaf.ndim + 1)) if batched is None else batched and leaf.ndim > 0
+        shape = (1, *leaf.shape[1:]) if shared else tuple(leaf.shape)
+        host = leaf.detach().cpu()
+        noise = draw(draws, *shape, generator=generator, dtype=torch.float64)
+        out.append(torch.stack([scaled(one, host, i) for one in noise]).to(leaf.device, leaf.dtype))
+    return tree.build(out)
+
+
 def _floating(x: Tensors) -> tuple[Tree, Leaves]:
     tree, leaves = flatten(x)
     for name, leaf in zip(tree.names, leaves, strict=True):
@@ -269,6 +354,20 @@ def _floating(x: Tensors) -> tuple[Tree, Leaves]:
     return tree, leaves
 
 
-def _each(x: Tensors, make: Callable[[Tensor], Tensor]) -> Tensors:
+def _each_tensor(x: Tensors, make: Callable[[Tensor], Tensor]) -> Tensors:
     tree, leaves = _floating(x)
     return tree.build([make(leaf.detach()) for leaf in leaves])
+
+
+def _like_input(example: Tensors, like: Tensors) -> Tensors:
+    tree, leaves = flatten(like)
+    found, parts = flatten(example, what="an example of the data")
+    if found != tree:
+        raise InputError(f"the examples of the data are {found}; expected {tree}, the structure of x.")
+    for part, leaf in zip(parts, leaves, strict=True):
+        if part.shape not in (leaf.shape, leaf.shape[1:]):
+            raise InputError(
+                f"the examples of the data have shape {tuple(part.shape)}; expected {tuple(leaf.shape[1:])} for a batch x, or "
+                f"{tuple(leaf.shape)} for one example. Resize them as x was."
+            )
+    return tree.build([part.to(leaf.device, leaf.dtype) for part, leaf in zip(parts, leaves, strict=True)])

@@ -1,4 +1,4 @@
-"""From what a user passes as baseline to batches of starting points."""
+"""From what a user passes as baseline to the starting points of paths, one row per example."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ..backends.torch_function import TorchFunction
 from ..errors import InputError, ModelError
-from ..functions.inputs import check_tensors
 from ..functions.layer import LayerCall, calls_differ, capture
-from ..trees import Leaves, Tensors, Tree, flatten, matched
+from ..trees import Leaves, Tensors, Tree, check_tensors, flatten, matched
 
 Baseline = Tensors | float | Sequence[Tensors | float] | Callable[[], Tensors] | None
+"""What may be passed as ``baseline=``; see :func:`integrand.integrated_gradients`."""
 
 
 def resolve_baselines(baseline: Baseline, function: TorchFunction, draws: int) -> list[Leaves]:
@@ -23,14 +23,14 @@ def resolve_baselines(baseline: Baseline, function: TorchFunction, draws: int) -
 
     Args:
         baseline: see :func:`integrand.integrated_gradients`.
-        function: what is explained; its inputs give shapes, dtypes and devices.
+        function: the function that is explained; its inputs give shapes, dtypes and devices.
         draws: how often to call a baseline that is a function.
     """
-    return [start for one in _several(baseline, function.tree, draws) for start in _place(one, function)]
+    return [start for one in _listed(baseline, function.tree, draws) for start in _starting_points(one, function)]
 
 
-def _several(baseline: Any, tree: Tree, draws: int) -> list[Any]:
-    """The baselines to average, each of which may still be a stack of them."""
+def _listed(baseline: Any, tree: Tree, draws: int) -> list[Any]:
+    """The baselines to average as a list; each of them may still be a stack of several."""
     if callable(baseline) and not isinstance(baseline, Tensor):
         return [baseline() for _ in range(draws)]
     if not isinstance(baseline, list):
@@ -42,8 +42,8 @@ def _several(baseline: Any, tree: Tree, draws: int) -> list[Any]:
     return [tuple(baseline)] if one else baseline
 
 
-def _place(baseline: Any, function: TorchFunction) -> list[Leaves]:
-    """A baseline (or a stack of them) as starting points; with a layer, a model input is run up to the layer."""
+def _starting_points(baseline: Any, function: TorchFunction) -> list[Leaves]:
+    """A baseline, or a stack of several, as starting points; with a layer, a model input is run up to the layer."""
     if baseline is None or _is_number(baseline):
         value = float(baseline or 0)
         if not math.isfinite(value):
@@ -51,15 +51,15 @@ def _place(baseline: Any, function: TorchFunction) -> list[Leaves]:
         return [tuple(torch.full_like(leaf, value) for leaf in function.inputs)]
     run = function.run
     if not isinstance(run, LayerCall):
-        return _fit(baseline, function.tree, function.inputs, function.batched, "x")
+        return _check_and_expand(baseline, function.tree, function.inputs, function.batched, "x")
     if not _is_model_input(baseline, run):
-        return _fit(baseline, function.tree, function.inputs, function.batched, "the layer")
-    starts = _fit(baseline, run.call.tree, run.inputs, function.batched, "the model's input", integers=True)
+        return _check_and_expand(baseline, function.tree, function.inputs, function.batched, "the layer")
+    starts = _check_and_expand(baseline, run.call.tree, run.inputs, function.batched, "the model's input", integers=True)
     return [_at_layer(start, run, function.inputs) for start in starts]
 
 
 def _at_layer(start: Leaves, run: LayerCall, like: Leaves) -> Leaves:
-    """The layer's values for a model input."""
+    """The values of the explained layer for a baseline that is an input of the model."""
     found, values, _ = capture(run.call, start, run.modules, run.side)
     if found.slots != run.slots:
         raise ModelError(calls_differ(run.modules[0]))
@@ -75,10 +75,10 @@ def _at_layer(start: Leaves, run: LayerCall, like: Leaves) -> Leaves:
 def _is_model_input(baseline: Any, run: LayerCall) -> bool:
     """Whether a baseline is meant as a model input rather than as a value of the layer.
 
-    Whole numbers are, where the model takes whole numbers; otherwise what has the model input's structure and shape.
+    Whole numbers are a model input where the model takes whole numbers; otherwise, what has the structure and shape of one.
     """
     try:
-        tree, leaves = flatten(_filled(baseline, run.call.tree, run.inputs), what="baseline")
+        tree, leaves = flatten(_numbers_as_tensors(baseline, run.call.tree, run.inputs), what="baseline")
     except InputError:
         return False
     if tree != run.call.tree:
@@ -93,8 +93,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _filled(baseline: Any, tree: Tree, like: Leaves) -> Any:
-    """Numbers among the tensors of a tuple or dict spread out to tensors, and a dict in the order of x."""
+def _numbers_as_tensors(baseline: Any, tree: Tree, like: Leaves) -> Any:
+    """A baseline with numbers in place of tensors expanded to tensors, and a dict in the order of x."""
 
     def fill(part: Any, leaf: Tensor) -> Any:
         if _is_number(part):
@@ -108,9 +108,11 @@ def _filled(baseline: Any, tree: Tree, like: Leaves) -> Any:
     return fill(baseline, like[0]) if tree.kind == "tensor" else baseline
 
 
-def _fit(baseline: Any, tree: Tree, like: Leaves, batched: bool, what: str, *, integers: bool = False) -> list[Leaves]:
-    """Check structure, dtype, device and shape; give every example its row."""
-    leaves = matched(_filled(baseline, tree, like), tree, what="baseline", like=what)
+def _check_and_expand(
+    baseline: Any, tree: Tree, like: Leaves, batched: bool, what: str, *, integers: bool = False
+) -> list[Leaves]:
+    """Check structure, dtype, device and shape of a baseline, and give every example its row."""
+    leaves = matched(_numbers_as_tensors(baseline, tree, like), tree, what="baseline", like=what)
     for leaf, other, name in zip(leaves, like, tree.names, strict=True):
         if leaf.dtype != other.dtype:
             raise InputError(
@@ -123,15 +125,18 @@ def _fit(baseline: Any, tree: Tree, like: Leaves, batched: bool, what: str, *, i
                 f".to({str(other.device)!r})."
             )
     check_tensors(tree, leaves, what="baseline", integers=integers)
-    stacks = [_rows(leaf, other, batched, name, what) for leaf, other, name in zip(leaves, like, tree.names, strict=True)]
+    stacks = [
+        _rows_of_each_baseline(leaf, other, batched, name, what)
+        for leaf, other, name in zip(leaves, like, tree.names, strict=True)
+    ]
     counts = {len(stack) for stack in stacks}
     if len(counts) > 1:
         raise InputError(f"the tensors of baseline hold {sorted(counts)} baselines each; expected the same number in all.")
     return [tuple(stack[i] for stack in stacks) for i in range(counts.pop())]
 
 
-def _rows(leaf: Tensor, like: Tensor, batched: bool, name: str, what: str) -> list[Tensor]:
-    """One (examples, ...) tensor per baseline in a leaf."""
+def _rows_of_each_baseline(leaf: Tensor, like: Tensor, batched: bool, name: str, what: str) -> list[Tensor]:
+    """One (examples, ...) tensor for each baseline that a tensor holds."""
     one = like.shape[1:]
     leaf = leaf.detach()
     if leaf.shape in (like.shape, one, (1, *one)):

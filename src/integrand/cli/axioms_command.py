@@ -23,7 +23,7 @@ from ..axioms.verdict import Verdict
 from ..certificate import AXIOMS
 from ..errors import FileError, MissingExtraError, OptionError
 from ..loading import from_npz, from_safetensors, load_model
-from ..methods.registry import by_name
+from ..methods import by_name
 from ..trees import Tensors, flatten
 
 

@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
+import difflib
+
+from ..errors import OptionError
 from .deeplift import DeepLift
 from .expected_gradients import ExpectedGradients
 from .gradients import Gradient, GradientTimesInput
@@ -19,7 +22,6 @@ from .lime import Lime
 from .lrp import LRP, AlphaBeta, Epsilon, Gamma
 from .method import Found, Method, Problem
 from .path_methods import BlurIG, GuidedIG, IntegratedGradients, PathMethod
-from .registry import by_name
 from .shapley import Shapley
 from .smoothgrad import SmoothGrad
 
@@ -46,3 +48,36 @@ __all__ = [
     "SmoothGrad",
     "by_name",
 ]
+
+BY_NAME: dict[str, Method] = {
+    "integrated-gradients": IntegratedGradients(),
+    "path": PathMethod(),
+    "blur-ig": BlurIG(),
+    "guided-ig": GuidedIG(),
+    "shapley": Shapley(),
+    "expected-gradients": ExpectedGradients(),
+    "gradient": Gradient(),
+    "gradient-x-input": GradientTimesInput(),
+    "smoothgrad": SmoothGrad(),
+    "deeplift": DeepLift(),
+    "deeplift-reveal-cancel": DeepLift("reveal-cancel"),
+    "lrp": LRP(),
+    "lrp-epsilon-plus": LRP(composite="epsilon-plus"),
+    "deconvnet": Deconvnet(),
+    "guided-backprop": GuidedBackprop(),
+    "lime": Lime(),
+}
+"""Every method with its defaults, and some settings that have names of their own."""
+
+
+def by_name(name: str) -> Method:
+    """The method of a name, as used on the command line.
+
+    >>> by_name("deeplift")
+    DeepLift(rule='rescale')
+    """
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, BY_NAME, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise OptionError(f"there is no method {name!r}; expected one of {', '.join(BY_NAME)}.{hint}")

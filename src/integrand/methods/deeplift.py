@@ -11,20 +11,23 @@ from torch import Tensor
 from ..attribution import Attribution
 from ..certificate import Promise, promised
 from ..errors import NonFiniteError, OptionError
-from ..tracing.kinds import Kind, kind_of, smallest
+from ..tracing.backward import Handed, Kind, kind_of, no_rule, product, secant, smallest, sweep, vjp
+from ..tracing.linear_operations import NUMBER_BY_NUMBER, by_sign, fused, hand_signed, points_of, signed_parts, without_constant
 from ..tracing.program import Operation, Program, Values
-from ..tracing.rewriting import fused
-from ..tracing.signed import NUMBER_BY_NUMBER, by_sign, hand_signed, points_of, signed_parts, without_constant
-from ..tracing.sweep import Handed, no_rule, product, secant, sweep, vjp
 from ..trees import Leaves
 from .method import Found, Method, Problem
 from .operation_rules import TRACED, by_operations
 
-_BREAKS = {
+BROKEN = {
     "sensitivity_b": "two ways that cancel in the score may be written so that their discrete gradients do not",
     "implementation_invariance": "the chain rule does not hold for discrete gradients",
     "symmetry": "equal inputs may reach the score through units written differently",
 }
+
+EXPECTED = (
+    "Expected sums, products, maxima, softmax and pointwise functions. Use integrated gradients, which need no rules, or "
+    "write the operation in terms of those."
+)
 
 
 @final
@@ -32,7 +35,7 @@ _BREAKS = {
 class DeepLift(Method):
     """DeepLift (Shrikumar 2017): every nonlinearity is replaced by its slope between baseline and input.
 
-    A pointwise function hands back (f(a) - f(a')) / (a - a'); a product of two values that both depend on the input (an
+    A pointwise function gets the slope (f(a) - f(a')) / (a - a'); a product of two values that both depend on the input (an
     attention, a gate) the mean of the other factor's two values, which is exact; softmax is exp(z - log sum exp z), taken
     apart; a maximum gives its change to the winner. So it is complete on all of these.
 
@@ -42,7 +45,7 @@ class DeepLift(Method):
     """
 
     name: ClassVar[str] = "deeplift"
-    promises: ClassVar[tuple[Promise, ...]] = promised(**_BREAKS)
+    promises: ClassVar[tuple[Promise, ...]] = promised(**BROKEN)
     rule: Literal["rescale", "reveal-cancel"] = "rescale"
 
     def __post_init__(self) -> None:
@@ -51,11 +54,11 @@ class DeepLift(Method):
 
     @property
     def sensitive(self) -> bool:
-        """Differences of close numbers, and sums close to zero, make rounding grow."""
+        """True: differences of close numbers, and divisions by sums close to zero, make rounding errors grow."""
         return True
 
     def attribute(self, problem: Problem) -> Attribution:
-        """One pass forward at the input and at each baseline, and one back."""
+        """One forward pass at the input and at each baseline, and one backward pass per baseline."""
         values = by_operations(problem, self._explain, problem.starts)
         count = len(problem.starts)
         return problem.dress(Found(values, self.promises, rule=self.rule, gradients=count, forwards=TRACED + 4 * count - 2))
@@ -72,16 +75,16 @@ class DeepLift(Method):
         _refuse_jumps(program, here, there)
         reveal = RevealCancel(program, here, there) if self.rule == "reveal-cancel" else None
 
-        def rule(step: Operation, arrived: Any) -> Handed:
-            kind = kind_of(step, here)
+        def rule(operation: Operation, arrived: Any) -> Handed:
+            kind = kind_of(operation, here)
             if reveal is not None and kind is Kind.POINTWISE:
-                return reveal.at_nonlinearity(step, arrived)
-            if reveal is not None and any(isinstance(part, SignedPair) for part in slots(arrived).values()):
-                done = reveal.at_sum(step, arrived, kind)
+                return reveal.at_nonlinearity(operation, arrived)
+            if reveal is not None and any(isinstance(part, SignedPair) for part in by_output(arrived).values()):
+                done = reveal.at_sum(operation, arrived, kind)
                 if done is not None:
                     return done
-                arrived = reveal.collapse(step.out, arrived)
-            return rescale(step, here, there, arrived, kind)
+                arrived = reveal.collapse(operation.out, arrived)
+            return rescale(operation, here, there, arrived, kind)
 
         slopes = sweep(program, torch.ones_like(program.scores(here)), rule, here)
         if reveal is not None:
@@ -89,93 +92,49 @@ class DeepLift(Method):
         return tuple(slope * (a - b) for slope, a, b in zip(slopes, points, start, strict=True))
 
 
-def rescale(step: Operation, here: Values, there: Values, arrived: Any, kind: Kind) -> Handed:
-    """What each argument of a step gets by the rescale rule, with its extensions to other operations."""
-    if step.name == "detach":
-        return [(step.refs[0], arrived)]  # keeps gradients from passing, not changes
+def rescale(operation: Operation, here: Values, there: Values, arrived: Any, kind: Kind) -> Handed:
+    """The multiplier that each argument of an operation gets by the rescale rule, extended to products, maxima and softmax."""
+    if operation.name == "detach":
+        return [(operation.refs[0], arrived)]  # detach blocks gradients, not changes of the value
     if kind in (Kind.MOVE, Kind.LINEAR, Kind.CHOICE):  # a choice that is the same at both ends
-        return vjp(step, here, arrived)
+        return vjp(operation, here, arrived)
     if kind is Kind.POINTWISE:
-        index = step.refs[0]
-        slopes = arrived * secant(step, here, there)
+        index = operation.refs[0]
+        slopes = arrived * secant(operation, here, there)
         return [(index, slopes.sum_to_size(here[index].shape))]
     if kind is Kind.PRODUCT:
-        return product(step, here, there, arrived)
+        return product(operation, here, there, arrived)
     if kind is Kind.MAX:
-        return _maximum(step, here, there, arrived)
+        return _maximum(operation, here, there, arrived)
     if kind is Kind.CUT:
         return []  # the same at both ends
     if kind is Kind.SOFTMAX:
-        return [(step.refs[0], softmax_slopes(step, here, there, arrived))]
-    raise no_rule("deeplift", step, here, do=_DO)
+        return [(operation.refs[0], softmax_slopes(operation, here, there, arrived))]
+    raise no_rule("deeplift", operation, here, do=EXPECTED)
 
 
-_DO = (
-    "Expected sums, products, maxima, softmax and pointwise functions. Use integrated gradients, which need no rules, or "
-    "write the operation in terms of those."
-)
-
-
-def _refuse_jumps(program: Program, here: Values, there: Values) -> None:
-    """Comparisons, indices and integers hand nothing back, so what is used of them must be the same at both ends."""
-    made_by = {step.out: step for step in program.steps}
-    for step in program.steps:
-        if step.picks or kind_of(step, here) is Kind.CUT:
-            continue
-        for i in step.refs:
-            jumps = isinstance(here[i], Tensor) and not (here[i].dtype.is_floating_point or here[i].is_complex())
-            if jumps and not torch.equal(here[i], there[i]):
-                maker = made_by[i]
-                maker = made_by[maker.args[0].index] if maker.picks else maker
-                named = step if kind_of(step, here) is Kind.CHOICE else maker
-                raise no_rule("deeplift", named, here, do=f"What {maker.name!r} gives jumps between baseline and x. {_DO}")
-
-
-def _maximum(step: Operation, here: Values, there: Values, arrived: Any) -> Handed:
-    """A rise goes to what is largest at the input, a fall to what was largest at the baseline (and so for minima)."""
-    seed = arrived[0] if isinstance(arrived, dict) else arrived
-    now, then = ((v[0] if isinstance(v, tuple) else v) for v in (here[step.out], there[step.out]))
-    between = torch.minimum(now, then) if smallest(step) else torch.maximum(now, then)
-    rise, fall = (
-        ({0: part} if isinstance(arrived, dict) else part) for part in (seed * (between - then), seed * (now - between))
-    )
-    risen, fallen = dict(vjp(step, here, rise)), dict(vjp(step, there, fall))
-    handed = []
-    for i in step.refs:
-        change = here[i] - there[i]
-        share = risen[i] + fallen[i]
-        handed.append((i, torch.where(change == 0, 0, share / torch.where(change == 0, 1, change))))
-    return handed
-
-
-def softmax_slopes(step: Operation, here: Values, there: Values, arrived: Tensor) -> Tensor:
-    """What log sum exp z, log softmax z = z - log sum exp z, and softmax z = exp(log softmax z) hand back to z.
+def softmax_slopes(operation: Operation, here: Values, there: Values, arrived: Tensor) -> Tensor:
+    """The multipliers of z in log sum exp z, log softmax z = z - log sum exp z, and softmax z = exp(log softmax z).
 
     The change of log sum exp is a weighted mean of changes: with L the logarithmic mean of two numbers, (u - v) / log(u / v),
     it is the sum over j of (z_j - z'_j) L(e_j, e'_j) / L(s, s'), where e = exp(z) and s is their sum.
     """
-    index = step.refs[0]
-    dim: Any = step.args[1]
+    index = operation.refs[0]
+    dim: Any = operation.args[1]
     a, b = here[index], there[index]
-    if step.name == "logsumexp" and not (len(step.args) > 2 and step.args[2]):
+    if operation.name == "logsumexp" and not (len(operation.args) > 2 and operation.args[2]):
         for d in sorted(d % a.ndim for d in ([dim] if isinstance(dim, int) else dim)):
             arrived = arrived.unsqueeze(d)
     top = torch.maximum(a, b).amax(dim, keepdim=True)
     a, b = (z - torch.where(top.isfinite(), top, 0) for z in (a, b))  # the same shift at both ends; near zero are more digits
     sa, sb = a.logsumexp(dim, keepdim=True), b.logsumexp(dim, keepdim=True)
     weights = (_log_mean(a, b) - _log_mean(sa, sb)).exp().nan_to_num(0)  # masked: -inf at both ends
-    if step.name == "logsumexp":
+    if operation.name == "logsumexp":
         return arrived * weights
-    if "log" not in step.name:
+    if "log" not in operation.name:
         arrived = arrived * _log_mean(a - sa, b - sb).exp().nan_to_num(0)
     out = arrived - weights * arrived.sum(dim, keepdim=True)
     return torch.where(a.isfinite() | b.isfinite(), out, 0).to(a.dtype)
-
-
-def _log_mean(u: Tensor, v: Tensor) -> Tensor:
-    """The logarithm of the logarithmic mean of exp(u) and exp(v)."""
-    apart = (u - v).abs()
-    return torch.maximum(u, v) + torch.where(apart == 0, 0, (-torch.expm1(-apart) / apart).log())
 
 
 @dataclass(frozen=True)
@@ -194,44 +153,44 @@ class SignedPair:
 
 
 class RevealCancel:
-    """The rule, with the values at the input and at the baseline.
+    """The reveal-cancel rule on one program, with the values at the input and at the baseline.
 
     Args:
-        program: the model.
-        here: its values at the input.
-        there: its values at the baseline.
+        program: the traced model.
+        here: the values of the program at the input.
+        there: the values of the program at the baseline.
     """
 
     def __init__(self, program: Program, here: Values, there: Values) -> None:
         self.here, self.there = here, there
-        self.made_by = {step.out: step for step in program.steps}
+        self.made_by = {operation.out: operation for operation in program.operations}
 
     def parts(self, index: int) -> tuple[Tensor, Tensor]:
-        """The positive and the negative part of a value's change: of its terms where it is a sum, else by its sign."""
-        step = self.made_by.get(index)
-        kind = None if step is None else kind_of(step, self.here)
-        if step is not None and kind is Kind.LINEAR and not _passes(step):
-            return signed_parts(step, self._changes(step))
-        if step is not None and step.picks:
-            whole = self.made_by[step.args[0].index]
+        """The positive and the negative part of a value's change: over its terms where it is a sum, else by its sign."""
+        operation = self.made_by.get(index)
+        kind = None if operation is None else kind_of(operation, self.here)
+        if operation is not None and kind is Kind.LINEAR and not _adds_nothing_up(operation):
+            return signed_parts(operation, self._changes(operation))
+        if operation is not None and operation.picks:
+            whole = self.made_by[operation.args[0].index]
             if kind_of(whole, self.here) is Kind.MOVE:
-                up, down = (whole(dict(zip(whole.refs, side, strict=True)))[step.args[1]] for side in self._sides(whole))
+                up, down = (whole(dict(zip(whole.refs, side, strict=True)))[operation.args[1]] for side in self._sides(whole))
                 return up, down
-        elif step is not None and kind in (Kind.MOVE, Kind.LINEAR):
-            bare = without_constant(step)
-            up, down = (bare(dict(zip(step.refs, side, strict=True))) for side in self._sides(step))
+        elif operation is not None and kind in (Kind.MOVE, Kind.LINEAR):
+            bare = without_constant(operation)
+            up, down = (bare(dict(zip(operation.refs, side, strict=True))) for side in self._sides(operation))
             return torch.maximum(up, down), torch.minimum(up, down)
         change = self.here[index] - self.there[index]
         return change.clamp(min=0), change.clamp(max=0)
 
-    def at_nonlinearity(self, step: Operation, arrived: Any) -> Handed:
-        """The effect of each part, averaged over which of the two comes first."""
-        seed = self.collapse(step.out, arrived)
-        index = step.refs[0]
+    def at_nonlinearity(self, operation: Operation, arrived: Any) -> Handed:
+        """Multipliers at a nonlinearity: the effect of the positive and of the negative part, averaged over their order."""
+        seed = self.collapse(operation.out, arrived)
+        index = operation.refs[0]
         base = self.there[index]
         up, down = self.parts(index)
         with torch.no_grad():
-            at = {(u, d): step({index: base + u * up + d * down}) for u in (0, 1) for d in (0, 1)}
+            at = {(u, d): operation({index: base + u * up + d * down}) for u in (0, 1) for d in (0, 1)}
         by_up = ((at[1, 0] - at[0, 0]) + (at[1, 1] - at[0, 1])) / 2
         by_down = ((at[0, 1] - at[0, 0]) + (at[1, 1] - at[1, 0])) / 2
         # A part of no size has no effect; its slope multiplies nothing.
@@ -240,42 +199,80 @@ class RevealCancel:
         )
         return [(index, SignedPair(*((seed * slope).sum_to_size(base.shape) for slope in slopes)))]
 
-    def at_sum(self, step: Operation, arrived: Any, kind: Kind) -> Handed | None:
-        """Where terms meet, each gets the multiplier of its sign; None where the step is neither sum nor move."""
-        if kind is Kind.LINEAR and not _passes(step):
-            return hand_signed(step, self._changes(step), arrived.positive, arrived.negative)
+    def at_sum(self, operation: Operation, arrived: Any, kind: Kind) -> Handed | None:
+        """Multipliers at a sum, where each term gets that of its sign; None where the operation is neither sum nor move."""
+        if kind is Kind.LINEAR and not _adds_nothing_up(operation):
+            return hand_signed(operation, self._changes(operation), arrived.positive, arrived.negative)
         if kind is Kind.MOVE:
-            sides = [dict(vjp(step, self.here, _side(arrived, positive=side))) for side in (True, False)]
+            sides = [dict(vjp(operation, self.here, _side(arrived, positive=side))) for side in (True, False)]
             return [(index, SignedPair(part, sides[1][index])) for index, part in sides[0].items()]
         if kind is Kind.LINEAR:
-            index = step.refs[0]
+            index = operation.refs[0]
             with torch.no_grad():
-                factor = without_constant(step)({index: torch.ones_like(self.here[index])})
+                factor = without_constant(operation)({index: torch.ones_like(self.here[index])})
             # A negative factor turns positive contributions into negative ones.
             seeds = (
                 torch.where(factor < 0, *pair)
                 for pair in ((arrived.negative, arrived.positive), (arrived.positive, arrived.negative))
             )
-            return [(index, SignedPair(*(dict(vjp(step, self.here, seed))[index] for seed in seeds)))]
+            return [(index, SignedPair(*(dict(vjp(operation, self.here, seed))[index] for seed in seeds)))]
         return None
 
     def collapse(self, index: int, arrived: Any) -> Any:
-        """One multiplier for the whole of a value's change, by its sign."""
+        """One multiplier for the whole change of a value, chosen by the sign of the change."""
         if isinstance(arrived, dict):
             return {slot: _by_sign(part, self.here[index][slot], self.there[index][slot]) for slot, part in arrived.items()}
         return _by_sign(arrived, self.here[index], self.there[index])
 
-    def _sides(self, step: Operation) -> list[tuple[Tensor, ...]]:
-        """The positive and the negative parts of a step's arguments."""
-        return list(zip(*(self.parts(i) for i in step.refs), strict=True))
+    def _sides(self, operation: Operation) -> list[tuple[Tensor, ...]]:
+        """The positive parts of an operation's arguments, and the negative ones."""
+        return list(zip(*(self.parts(i) for i in operation.refs), strict=True))
 
-    def _changes(self, step: Operation) -> dict[int, Tensor]:
-        return {i: a - self.there[i] for i, a in points_of(step, self.here).items()}
+    def _changes(self, operation: Operation) -> dict[int, Tensor]:
+        return {i: a - self.there[i] for i, a in points_of(operation, self.here).items()}
 
 
-def slots(arrived: Any) -> dict[int, Any]:
-    """What arrived at each output of a step."""
+def by_output(arrived: Any) -> dict[int, Any]:
+    """What arrived at each output of an operation, also where there is only one."""
     return arrived if isinstance(arrived, dict) else {0: arrived}
+
+
+def _refuse_jumps(program: Program, here: Values, there: Values) -> None:
+    """Refuse comparisons, indices and integers that differ between input and baseline: no multiplier passes through them."""
+    made_by = {operation.out: operation for operation in program.operations}
+    for operation in program.operations:
+        if operation.picks or kind_of(operation, here) is Kind.CUT:
+            continue
+        for i in operation.refs:
+            jumps = isinstance(here[i], Tensor) and not (here[i].dtype.is_floating_point or here[i].is_complex())
+            if jumps and not torch.equal(here[i], there[i]):
+                maker = made_by[i]
+                maker = made_by[maker.args[0].index] if maker.picks else maker
+                named = operation if kind_of(operation, here) is Kind.CHOICE else maker
+                raise no_rule("deeplift", named, here, do=f"What {maker.name!r} gives jumps between baseline and x. {EXPECTED}")
+
+
+def _maximum(operation: Operation, here: Values, there: Values, arrived: Any) -> Handed:
+    """Multipliers at a maximum: a rise goes to what is largest at the input, a fall to what was largest at the baseline."""
+    seed = arrived[0] if isinstance(arrived, dict) else arrived
+    now, then = ((v[0] if isinstance(v, tuple) else v) for v in (here[operation.out], there[operation.out]))
+    between = torch.minimum(now, then) if smallest(operation) else torch.maximum(now, then)
+    rise, fall = (
+        ({0: part} if isinstance(arrived, dict) else part) for part in (seed * (between - then), seed * (now - between))
+    )
+    risen, fallen = dict(vjp(operation, here, rise)), dict(vjp(operation, there, fall))
+    handed = []
+    for i in operation.refs:
+        change = here[i] - there[i]
+        share = risen[i] + fallen[i]
+        handed.append((i, torch.where(change == 0, 0, share / torch.where(change == 0, 1, change))))
+    return handed
+
+
+def _log_mean(u: Tensor, v: Tensor) -> Tensor:
+    """The logarithm of the logarithmic mean of exp(u) and exp(v)."""
+    apart = (u - v).abs()
+    return torch.maximum(u, v) + torch.where(apart == 0, 0, (-torch.expm1(-apart) / apart).log())
 
 
 def _side(arrived: Any, *, positive: bool) -> Any:
@@ -290,6 +287,6 @@ def _by_sign(arrived: Any, here: Tensor, there: Tensor) -> Any:
     return by_sign(here - there, arrived.positive, arrived.negative) if isinstance(arrived, SignedPair) else arrived
 
 
-def _passes(step: Operation) -> bool:
-    """Whether a linear step adds nothing up: one value, scaled or shifted by constants number by number."""
-    return len(step.refs) == 1 and step.name in NUMBER_BY_NUMBER
+def _adds_nothing_up(operation: Operation) -> bool:
+    """Whether a linear operation has a single term: one value, scaled or shifted by constants number by number."""
+    return len(operation.refs) == 1 and operation.name in NUMBER_BY_NUMBER

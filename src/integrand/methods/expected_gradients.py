@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Nodes
 from ..attribution import Attribution
 from ..certificate import Promise, promised
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import Sampled, as_array, because, blocks, check_counts, check_numbers, sample_until
 
 STRATA = 8
-"""Gradients of one sample, whose times fall one each into as many equal parts of the path."""
+"""How many gradients make one sample; their times fall one each into as many equal parts of the path."""
 
 MISSES = "the sum misses more than chance explains: the score jumps, or samples miss where it changes"
 
@@ -43,8 +43,8 @@ class ExpectedGradients(Method):
 
     Attributes:
         tol: the relative L1 error to sample to.
-        samples: gradients that one example may take, at the most; used in eights.
-        seed: of baselines and times, which are the same for every example.
+        samples: how many gradients one example may take, at most; used in eights.
+        seed: the seed of baselines and times, which are the same for every example.
     """
 
     name: ClassVar[str] = "expected gradients"
@@ -63,7 +63,7 @@ class ExpectedGradients(Method):
     def attribute(self, problem: Problem) -> Attribution:
         """Sample gradients until the error is small enough."""
         evaluator = problem.evaluator()
-        score, base = problem.settled_ends(evaluator)
+        score, base = problem.end_scores(evaluator)
         change = torch.as_tensor(score - base, device=problem.device)
         generator = torch.Generator().manual_seed(self.seed)
 
@@ -72,7 +72,7 @@ class ExpectedGradients(Method):
                 yield from _samples(problem, evaluator, size, active, generator)
 
         def errors(found: Sampled) -> tuple[Tensor, Tensor]:
-            """The relative error, and whether the last column, the sum, is off by more than chance."""
+            """The relative error of each example, and whether the last column, the sum, is off by more than chance."""
             off, chance = (found.mean[:, -1] - change).abs(), found.standard_error[:, -1]
             each = Sampled(found.mean[:, :-1], found.standard_error[:, :-1], found.count)
             return each.error(STRATA, off), off > 5 * chance + 1e-3 * each.mean.abs().sum(1)
@@ -98,7 +98,10 @@ class ExpectedGradients(Method):
 
 
 def _samples(problem: Problem, evaluator: Evaluator, count: int, examples: Tensor, generator: torch.Generator) -> Tensor:
-    """Means over the strata of gradient times velocity, and their sum, (samples, examples, features or groups, and one)."""
+    """Samples, each the mean over the strata of gradient times velocity, (samples, examples, columns).
+
+    The columns are the features or groups, and the sum over all features as the last.
+    """
     drawn = [_strata(len(problem.starts), generator) for _ in range(count)]
     times, pieces = (torch.stack(part).flatten().numpy() for part in zip(*drawn, strict=True))
     few = len(examples)

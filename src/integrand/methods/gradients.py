@@ -13,16 +13,16 @@ from ..certificate import Promise, promised
 from ..trees import flat
 from .method import Found, Method, Problem
 
-_SATURATES = "a score that has levelled off at x has gradient zero, whatever led there"
+SATURATES = "a score that has levelled off at x has gradient zero, whatever led there"
 
 
 @final
 @dataclass(frozen=True)
 class Gradient(Method):
-    """The gradient of the score at the input: how it would change, not what it is made of (Baehrens; Simonyan)."""
+    """The gradient of the score at the input: how the score would change, not what it is made of (Baehrens; Simonyan)."""
 
     name: ClassVar[str] = "gradient"
-    promises: ClassVar[tuple[Promise, ...]] = promised(completeness="slopes do not add up to a score", sensitivity_a=_SATURATES)
+    promises: ClassVar[tuple[Promise, ...]] = promised(completeness="slopes do not add up to a score", sensitivity_a=SATURATES)
 
     def attribute(self, problem: Problem) -> Attribution:
         """One gradient for each example."""
@@ -36,7 +36,7 @@ class GradientTimesInput(Method):
 
     name: ClassVar[str] = "gradient x input"
     promises: ClassVar[tuple[Promise, ...]] = promised(
-        completeness="adds up only where the score is linear through zero", sensitivity_a=_SATURATES
+        completeness="adds up only where the score is linear through zero", sensitivity_a=SATURATES
     )
 
     def attribute(self, problem: Problem) -> Attribution:

@@ -29,7 +29,9 @@ from .sampling import (
 )
 
 RULES = {"switch": "on or off at random", "nearby": "points near the input"}
+
 Features = Literal["auto", "columns", "tokens", "superpixels"]
+
 WIDTHS = {"cosine": 0.25, "l2": 0.75}
 """LIME's own kernel widths; that of l2 is in units of the longest distance, sqrt(features)."""
 
@@ -62,15 +64,15 @@ class Lime(Method):
             ``superpixels`` (segments of an image, all channels together), or by the shape of one example: three dimensions
             are an image, two are tokens.
         superpixels: ``slic`` segments by colour (needs scikit-image), ``grid`` cuts rectangles.
-        segments: superpixels per image, about.
+        segments: about how many superpixels an image has.
         sample: ``switch`` features off, or look ``nearby``.
         sigma: how far nearby is, as a share of the way to the baseline.
         kernel: the distance from all features on: ``cosine``, as LIME for images and text, or ``l2``, as for tables.
-        width: of the kernel; LIME's own if not given (0.25 for cosine, 0.75 sqrt(features) for l2).
+        width: the width of the kernel; LIME's own if not given (0.25 for cosine, 0.75 sqrt(features) for l2).
         ridge: the penalty on squared coefficients, against the weighted mean of squared residuals.
         tol: the relative L1 error of the coefficients to sample to.
-        samples: inputs to score per example, at the most.
-        seed: of what is turned off, which is the same for every example.
+        samples: how many inputs to score per example, at most.
+        seed: the seed of what is turned off, which is the same for every example.
     """
 
     name: ClassVar[str] = "lime"
@@ -110,7 +112,7 @@ class Lime(Method):
         check_counts(0, seed=self.seed)
 
     def attribute(self, problem: Problem) -> Attribution:
-        """Fit a line for each example."""
+        """Fit a line to the scores of each example."""
         grouped = problem.labels is not None
         given = players_of(problem) if grouped else None
         held = problem if given is None else hold(problem, given)
@@ -141,7 +143,7 @@ class Lime(Method):
         )
 
     def _fit(self, problem: Problem, players: Players, example: Tensor) -> LineFit:
-        """The line of one example, through as many points as it takes."""
+        """Fit the line of one example, to as many points as the tolerance takes."""
         n, device = players.count, problem.device
         if self.sample == "switch" and n < 60 and 2**n <= self.samples:
             masks = (torch.arange(2**n)[:, None] >> torch.arange(n)) & 1 == 1
@@ -169,7 +171,7 @@ class Lime(Method):
             goal = min(2 * goal, self.samples)
 
     def _points(self, count: int, features: int, generator: torch.Generator) -> Tensor:
-        """How far from the baseline (0) to the input (1) each feature is."""
+        """Random points to score: how far each feature is from the baseline (0) to the input (1), (count, features)."""
         if self.sample == "switch":
             return torch.randint(0, 2, (count, features), generator=generator).bool()
         return 1 + self.sigma * torch.randn(count, features, generator=generator, dtype=torch.float64)
@@ -187,7 +189,7 @@ class Lime(Method):
         return torch.exp(-((distance / width) ** 2) / 2)
 
     def _players(self, problem: Problem, example: int) -> Players:
-        """The features of an example: those of its tensors one after the other."""
+        """The features of an example as players: those of its tensors, one tensor after the other."""
         labels, count = [], 0
         for leaf, name in zip(problem.function.inputs, problem.function.tree.names, strict=True):
             own = self._labels(leaf[example], name)
@@ -197,7 +199,7 @@ class Lime(Method):
         return Players(flat([label[None] for label in labels])[0], every, count)
 
     def _labels(self, value: Tensor, name: str) -> Tensor:
-        """The feature of every number of one tensor of an example, from 0 on."""
+        """The number of the feature, from 0 on, that each number of one tensor of an example belongs to."""
         kind = self.features
         if kind == "auto":
             kind = {2: "tokens", 3: "superpixels"}.get(value.ndim, "columns")  # type: ignore[assignment]
@@ -217,16 +219,17 @@ class Lime(Method):
         return cut(value, self.segments).to(value.device).expand(value.shape)
 
 
-def _per_column(players: Players, values: Tensor, grouped: bool) -> Tensor:
-    """A number per player as one row of the result: as it is for groups, else shared out among the player's numbers."""
-    if grouped:
-        return players.spread(values[None])
-    return (values / players.labels.bincount(minlength=players.count))[players.labels][None]
-
-
 @dataclass(frozen=True)
 class LineFit:
-    """A line: its slopes and their standard errors, (features,) each, its R2, and the points it was fitted to."""
+    """A line fitted to scores.
+
+    Attributes:
+        slopes: the coefficient of each feature, (features,).
+        standard_error: the standard errors of the slopes, (features,).
+        r2: the share of the weighted variance of the scores that the line explains.
+        count: how many points the line was fitted to.
+        sampled: whether the points are a sample rather than all there are.
+    """
 
     slopes: Tensor
     standard_error: Tensor
@@ -236,20 +239,13 @@ class LineFit:
 
     @property
     def error(self) -> Tensor:
-        """The sum of the standard errors relative to that of the slopes; zero of zero is no error."""
+        """The relative L1 error of the slopes: the sum of their standard errors by that of their sizes; 0 where both are 0."""
         total = self.standard_error.sum()
         return torch.where(total == 0, 0.0, total / self.slopes.abs().sum())
 
 
-def _r2(scores: Tensor, off: Tensor, weights: Tensor) -> float:
-    """The share of the weighted variance that the line explains; all of it where there is none, up to rounding."""
-    spread = float((weights * (scores - (weights * scores).sum()).square()).sum())
-    rounding = (1e-6 * float(scores.abs().max())) ** 2
-    return 1.0 if spread <= rounding else 1 - float((weights * off.square()).sum()) / spread
-
-
 def fitted(points: Tensor, scores: Tensor, weights: Tensor, ridge: float, *, sampled: bool) -> LineFit:
-    """Weighted ridge regression of scores (N,) on points (N, features), solved directly; the constant is not penalised."""
+    """Weighted ridge regression of scores (N,) on points (N, features), solved directly; the intercept is not penalised."""
     n = points.shape[1]
     weights = weights / weights.sum()
     counted = 1 / float((weights**2).sum())
@@ -275,3 +271,17 @@ def fitted(points: Tensor, scores: Tensor, weights: Tensor, ridge: float, *, sam
     pull = weights * off / (1 - leverage).clamp(min=1e-6)
     variance = ((design * pull[:, None]) @ inverse).square().sum(0)
     return LineFit(coefficients[1:], variance[1:].sqrt(), r2, len(points), sampled)
+
+
+def _per_column(players: Players, values: Tensor, grouped: bool) -> Tensor:
+    """A value per player as one row of the result: unchanged for groups, else divided equally among the player's numbers."""
+    if grouped:
+        return players.spread(values[None])
+    return (values / players.labels.bincount(minlength=players.count))[players.labels][None]
+
+
+def _r2(scores: Tensor, off: Tensor, weights: Tensor) -> float:
+    """The share of the weighted variance of the scores that the line explains; 1 where the variance is only rounding."""
+    spread = float((weights * (scores - (weights * scores).sum()).square()).sum())
+    rounding = (1e-6 * float(scores.abs().max())) ** 2
+    return 1.0 if spread <= rounding else 1 - float((weights * off.square()).sum()) / spread

@@ -1,4 +1,4 @@
-"""What every method shares: one call, one problem, one way to dress what comes out."""
+"""What every method shares: the call, the problem that it is asked, and turning its numbers into an attribution."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Floats, Ints, Nodes
 from ..attribution import Attribution, group_sums
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import Baseline, resolve_baselines
@@ -23,21 +23,18 @@ from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
 from ..evaluation.progress import ProgressOption, Reporter
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
 from ..functions.target import Score, Target
-from ..memory import out_of_memory
+from ..memory import Halving, in_chunks
 from ..paths.base import segment
 from ..trees import Leaves, Tensors, flat, flatten, matched, unflat
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_POINTS = 4 << 20
-"""Numbers in the points of one chunk, at the most, where nothing has been measured."""
+"""How many numbers the points of one chunk may hold where no memory was measured: 32 MB in float64, safe on any device."""
 
 
 class Method(abc.ABC):
@@ -50,12 +47,12 @@ class Method(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What people call it; a class variable will do."""
+        """What people call the method; a class variable will do."""
 
     @property
     @abc.abstractmethod
     def promises(self) -> tuple[Promise, ...]:
-        """What it says of each axiom; likewise."""
+        """What the method promises of each axiom; a class variable will do."""
 
     @final
     def __call__(
@@ -82,14 +79,14 @@ class Method(abc.ABC):
         Args:
             model: an ``nn.Module`` in eval mode, or any callable of tensors.
             x: the input.
-            baseline: what it is compared with; zero if not given. Methods without a baseline use it only for the
+            baseline: what x is compared with; zero if not given. Methods without a baseline use it only for the
                 completeness gap in the certificate.
             target: the output to explain.
             score: logit, probability or log-probability.
             layer: explain the value of a submodule instead of x.
-            layer_side: what the layer gives or gets.
+            layer_side: whether to explain the output of the layer or its input.
             args: further positional arguments of the model.
-            kwargs: further keyword arguments.
+            kwargs: further keyword arguments of the model.
             batched: whether the first dimension of x counts examples.
             draws: how many baselines to draw from a function.
             groups: integer labels in the structure of one example; the result is one number per group. For
@@ -100,33 +97,35 @@ class Method(abc.ABC):
         """
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
         room: dict[str, Any] = {"memory": memory, "chunk": chunk, "progress": progress}
-        with settled(model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room) as problem:
+        with open_problem(
+            model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room
+        ) as problem:
             result = self.attribute(problem)
             if result.certificate[0].status is Status.EXACT and (self.sensitive or problem.half):
-                result = _with_rounding(result, self.attribute(problem.moved()))
+                result = _with_rounding(result, self.attribute(problem.at_rounded_input()))
         return dataclasses.replace(result, meta=result.meta | {"method": self.name, "settings": repr(self)})
 
     @property
     def sensitive(self) -> bool:
-        """Whether rounding may grow on the way, so that it is measured: by a second run, from an input moved by a rounding."""
+        """Whether rounding errors may grow, so that they are measured by a second run at an input rounded differently."""
         return False
 
     @abc.abstractmethod
     def attribute(self, problem: Problem) -> Attribution:
-        """The attribution of a settled problem; :meth:`Problem.dress` turns numbers into one."""
+        """The attribution of a problem; :meth:`Problem.dress` turns numbers into one."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method is asked: a function, where it is compared with, and how much room there is.
+    """What a method is asked: a function and its input, the baselines, and how much memory there is.
 
     Attributes:
-        function: what is explained; its ``inputs`` are the input.
+        function: the function that is explained; its ``inputs`` are the input.
         starts: the baselines, (examples, ...) each.
         labels: the group of every feature, in the structure of one example, where the user gave groups.
         memory: bytes that the run may hold.
         chunk: rows to run at a time.
-        progress: whom to tell.
+        progress: a bar or a callback to tell of the progress.
         ends: the scores at the input and at the baselines (their mean), (examples,) each, where they are known already.
     """
 
@@ -140,7 +139,7 @@ class Problem:
 
     @property
     def examples(self) -> int:
-        """How many examples there are."""
+        """How many examples are explained."""
         return self.function.examples
 
     @property
@@ -150,7 +149,7 @@ class Problem:
 
     @property
     def device(self) -> torch.device:
-        """Where the input is."""
+        """The device that the input is on."""
         return self.function.inputs[0].device
 
     @property
@@ -160,53 +159,46 @@ class Problem:
             self.device.type
         )
 
-    def moved(self) -> Problem:
-        """The same problem at an input that is off by a rounding."""
+    def at_rounded_input(self) -> Problem:
+        """The problem at an input that differs in the last digit of every number."""
         generator = torch.Generator().manual_seed(0)
         inputs = []
         for leaf in self.function.inputs:
             sign = (torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1).to(leaf)
             inputs.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-        scores = torch.as_tensor(self.function.again(tuple(inputs))).to(self.function.at_input)
+        scores = torch.as_tensor(self.function.scores_again(tuple(inputs))).to(self.function.at_input)
         function = dataclasses.replace(self.function, inputs=tuple(inputs), at_input=scores)
         return dataclasses.replace(self, function=function, ends=None)
 
     def evaluator(self) -> Evaluator:
-        """Gradients and scores on the lines from the baselines to the input, in chunks; piece i starts at baseline i."""
+        """An evaluator of gradients and scores on the lines from the baselines to the input; piece i starts at baseline i."""
         inputs = self.function.inputs
-        row_bytes = sum(leaf[0].nbytes for leaf in inputs)
-        chunks = Chunks.start(self.device, rows=self.chunk, memory=self.memory, row_bytes=row_bytes)
+        input_bytes = sum(leaf[0].nbytes for leaf in inputs)
+        chunks = Chunks.start(self.device, rows=self.chunk, memory=self.memory, input_bytes=input_bytes)
         pieces = [segment(start, inputs, 1 / len(self.starts)) for start in self.starts]
         return Evaluator(self.function, pieces, chunks, Reporter(self.progress))
 
     def chunked(self, count: int, run: Callable[[Tensor], T]) -> Iterator[tuple[Tensor, T]]:
-        """Call ``run`` with the numbers 0, 1, ... of rows to make and evaluate, as many at a time as there is room for."""
+        """Call ``run`` with the row numbers from 0 to ``count`` - 1, as many at a time as fit in memory."""
         size = self.chunk or max(1, min(1024, MOST_POINTS // self.features))
-        chunks = Chunks(size, 1, 1, settled=True)
-        start = 0
-        while start < count:
-            index = torch.arange(start, min(start + chunks.size, count), device=self.device)
-            try:
-                done = run(index)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                chunks.shrink(len(index), error)
-                continue
-            yield index, done
-            start += len(index)
+
+        def some(part: slice) -> tuple[Tensor, T]:
+            index = torch.arange(part.start, part.stop, device=self.device)
+            return index, run(index)
+
+        return in_chunks(some, slice(0, count), Halving(size))
 
     def grouped(self, rows: Tensor) -> Tensor:
-        """Rows of features, (N, features), summed by the user's groups, (N, groups); as they are without groups."""
+        """Rows of features, (N, features), summed by the user's groups, (N, groups); unchanged without groups."""
         if self.labels is None:
             return rows
         shapes = [leaf.shape[1:] for leaf in self.function.inputs]
         return group_sums(unflat(rows, shapes), self.labels, batched=True)
 
     def dress(self, found: Found) -> Attribution:
-        """Values and what is known of them as an attribution, in the user's structure."""
+        """The numbers of a method as an attribution in the structure of x, with a certificate."""
         evaluator = self.evaluator()
-        score, base = self._known_ends(evaluator, found)
+        score, base = self._end_scores_or_nan(evaluator, found)
         values = found.values if found.grouped else self.grouped(found.values)
         if not torch.isfinite(values).all():
             raise NonFiniteError(
@@ -241,18 +233,18 @@ class Problem:
             warn_if_same(self.starts, self.function)
         return Attribution(self._shaped(values, self.labels is not None), certificate, self.function.batched, meta, extras)
 
-    def _known_ends(self, evaluator: Evaluator, found: Found) -> tuple[Floats, Floats]:
-        """The scores at both ends; NaN at a baseline outside the model's domain, for methods that make no use of it."""
+    def _end_scores_or_nan(self, evaluator: Evaluator, found: Found) -> tuple[Floats, Floats]:
+        """The scores at input and baseline; NaN at a baseline outside the model's domain, for methods that do not use it."""
         try:
-            return self.settled_ends(evaluator)
+            return self.end_scores(evaluator)
         except NonFiniteError:
             if found.compares:
                 raise
             here = self.function.at_input.double().cpu().numpy()
             return here, np.full_like(here, np.nan)
 
-    def settled_ends(self, evaluator: Evaluator) -> tuple[Floats, Floats]:
-        """F at the input and, on average, at the baselines; rows that influence each other are found here."""
+    def end_scores(self, evaluator: Evaluator) -> tuple[Floats, Floats]:
+        """The scores at the input and, on average, at the baselines, (examples,) each; refuses a model that mixes rows."""
         if self.ends is not None:
             return self.ends
         examples = np.arange(self.examples)
@@ -264,7 +256,7 @@ class Problem:
         return self.function.at_input.double().cpu().numpy(), scores[:-1].mean(0)
 
     def _shaped(self, rows: Tensor, grouped: bool) -> Tensors:
-        """(examples, features) in the user's structure; what is per example or per group loses only the batch dimension."""
+        """Rows, (examples, features), in the structure of x; rows per example or per group keep their shape."""
         function = self.function
         if grouped or rows.ndim == 1:
             out = rows.to(function.inputs[0].dtype)
@@ -274,25 +266,8 @@ class Problem:
         return function.tree.build(parts if function.batched else [part[0] for part in parts])
 
 
-def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
-    """An exact result with its rounding: three times what a rounding of the input changes, relative, per example."""
-    first, second = (flat(_rows(one)).double() for one in (result, again))
-    change, size = (first - second).abs().sum(1).tolist(), first.abs().sum(1).tolist()
-    examples = []
-    for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
-        gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
-        error = 3 * off / whole if whole else 0.0
-        examples.append(dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards))
-    return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
-
-
-def _rows(result: Attribution) -> list[Tensor]:
-    leaves = flatten(result.values, what="values")[1]
-    return [leaf if result.batched else leaf[None] for leaf in leaves]
-
-
 @contextmanager
-def settled(
+def open_problem(
     model: Callable[..., Any],
     x: Tensors,
     baseline: Baseline,
@@ -304,7 +279,7 @@ def settled(
     progress: ProgressOption = False,
     **call: Any,
 ) -> Iterator[Problem]:
-    """The problem that a method is asked; while it is open the model is not disturbed. ``call`` goes to :func:`build`."""
+    """A context with the problem to explain; it restores the model when it closes. ``call`` goes to :func:`build`."""
     with undisturbed(model):
         function = build(model, x, **call)
         starts = resolve_baselines(baseline, function, draws)
@@ -316,21 +291,21 @@ def settled(
 
 @dataclass(frozen=True)
 class Found:
-    """The numbers of a method before they are dressed.
+    """The numbers that a method found, before :meth:`Problem.dress` makes an attribution of them.
 
     Attributes:
         values: (examples, features), or (examples, groups) where ``grouped``.
         promises: what the method promises.
-        rule: how the values came about.
+        rule: how the values were computed, in words.
         gradients: gradient evaluations, one number for all examples or one for each.
-        forwards: forward evaluations, likewise.
+        forwards: forward evaluations, one number for all examples or one for each.
         error: estimated relative L1 error against the method's own definition, per example; 0 where it is exact.
         tol: the tolerance that was asked for, where values were sampled.
         grouped: whether the values are one number per group already.
         compares: whether the method compares the input with the baseline.
         knob: what to raise where the tolerance was not met.
         total: (examples,) the sum over all features, where the values leave some out.
-        notes: what else there is to say, one text per example.
+        notes: what the certificate should say besides, one text per example.
         extras: further (examples, features or groups) or (examples,) tensors.
     """
 
@@ -349,8 +324,25 @@ class Found:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def status_of(self, example: int) -> Status:
-        """Exact where nothing was sampled; else whether the error is within the tolerance."""
+        """The status of an example: exact where nothing was sampled, else whether the error is within the tolerance."""
         if np.isnan(self.tol):
             return Status.EXACT
         error = np.atleast_1d(np.asarray(self.error, float))
         return Status.CONVERGED if error[example % len(error)] <= self.tol else Status.BUDGET
+
+
+def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
+    """An exact result with an estimate of its rounding error: three times what rounding the input changes, relative."""
+    first, second = (flat(_rows(one)).double() for one in (result, again))
+    change, size = (first - second).abs().sum(1).tolist(), first.abs().sum(1).tolist()
+    examples = []
+    for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
+        gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
+        error = 3 * off / whole if whole else 0.0
+        examples.append(dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards))
+    return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
+
+
+def _rows(result: Attribution) -> list[Tensor]:
+    leaves = flatten(result.values, what="values")[1]
+    return [leaf if result.batched else leaf[None] for leaf in leaves]

@@ -1,4 +1,4 @@
-"""What the methods that go back through the operations of a model share."""
+"""What methods with backward rules of their own (DeepLift, LRP, guided back-propagation) share: tracing in chunks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..backends.torch_function import TorchFunction
 from ..evaluation.chunks import Chunks
 from ..functions.layer import uncompiled
-from ..tracing.program import Program, check_at, trace
+from ..tracing.program import Program
+from ..tracing.tracer import check_at, trace
 from ..trees import Leaves, flat
 from .method import Problem
 
 TRACED = 6
-"""Forward passes to follow a model and to see, at three points, that its operations one by one do the same."""
+"""Forward passes that tracing takes: one to trace, one at the input, whose score is known, and two each at the baseline and
+in between, to compare the operations with the model."""
 
 Explain = Callable[[Program, Leaves, Leaves], Leaves]
-"""From a program, the inputs and the baselines of some rows, to what the inputs get."""
+"""From a program, the inputs and the baselines of some rows, to the attributions of the inputs."""
 
 
 def by_operations(problem: Problem, explain: Explain, starts: Sequence[Leaves]) -> Tensor:
-    """The mean over ``starts`` of what ``explain`` gives, (examples, features) in float64."""
+    """Trace the model in chunks of examples and average what ``explain`` gives over ``starts``, (examples, features)."""
     function = problem.function
 
     def run(rows: Tensor) -> Tensor:
@@ -36,7 +38,7 @@ def by_operations(problem: Problem, explain: Explain, starts: Sequence[Leaves]) 
         for i, start in enumerate(starts):
             base = tuple(leaf.index_select(0, rows) for leaf in start)
             check_at(function, program, base, rows)
-            if i == 0:  # once between the two: at a baseline of zero much is zero, whatever was taken for a constant
+            if i == 0:  # also between the two: at a baseline of zero a value wrongly taken for a constant may not show
                 check_at(function, program, tuple(map(_between, points, base)), rows)
             total = total + flat(explain(program, points, base)).double()
         return total / len(starts)
@@ -52,18 +54,18 @@ def _between(point: Tensor, base: Tensor) -> Tensor:
 
 
 def _bytes_of_one(function: TorchFunction) -> int:
-    """About what is kept of one example: everything that the model computes, at the input and at a baseline, and more."""
+    """About how many bytes one example takes: all that the model computes, at the input, at a baseline and backward."""
     counter = _Counter()
     with torch.no_grad(), uncompiled(), counter:
         try:
             function.scores(tuple(leaf[:1] for leaf in function.inputs), torch.arange(1, device=function.inputs[0].device))
-        except Exception:  # a model that wants all its rows; what is wrong with that is said elsewhere
+        except Exception:  # a model that needs all its rows at once; other checks report what is wrong with it
             return 1
     return 3 * counter.bytes
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the bytes that operations give."""
+    """Counts the bytes of the results of all operations."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

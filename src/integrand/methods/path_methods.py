@@ -1,4 +1,4 @@
-"""The engine's methods in the shape of the others."""
+"""Integrated gradients and its relatives along other paths, as methods: values with one call."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class IntegratedGradients(Method):
     Attributes:
         tol: the relative error to integrate to.
         steps: a fixed number of gradients instead.
-        rule: with steps, the rule.
-        max_evaluations: gradients that one example may take.
+        rule: the quadrature rule, where ``steps`` is given.
+        max_evaluations: how many gradients one example may take.
     """
 
     name: ClassVar[str] = "integrated gradients"
@@ -61,8 +61,8 @@ class PathMethod(Method):
         route: from a baseline and an input, one row per example each, to a path between them.
         tol: the relative error to integrate to.
         steps: a fixed number of gradients on every smooth piece instead.
-        rule: with steps, the rule.
-        max_evaluations: gradients that one example may take.
+        rule: the quadrature rule, where ``steps`` is given.
+        max_evaluations: how many gradients one example may take.
     """
 
     name: ClassVar[str] = "path method"
@@ -105,7 +105,7 @@ class BlurIG(Method):
         sigma: the standard deviation of the blur at the start, in pixels; if not given, 50/224 of the shorter side.
         dims: the dimensions to blur along, counted from the last.
         tol: the relative error to integrate to.
-        max_evaluations: gradients that one example may take.
+        max_evaluations: how many gradients one example may take.
     """
 
     name: ClassVar[str] = "blur integrated gradients"
@@ -139,7 +139,7 @@ class GuidedIG(Method):
         fraction: the share of the features that move at a time; with 1 these are integrated gradients.
         anchors: how many points of the straight line the path is made to pass through.
         tol: the relative error to integrate to.
-        max_evaluations: gradients that one example may take.
+        max_evaluations: how many gradients one example may take.
     """
 
     name: ClassVar[str] = "guided integrated gradients"
@@ -168,21 +168,24 @@ class GuidedIG(Method):
         return steering.counted(_integrate(problem, pieces, rest))
 
 
-Engine = IntegratedGradients | PathMethod | BlurIG | GuidedIG
+PathMethods = IntegratedGradients | PathMethod | BlurIG | GuidedIG
 
 
 def _options(
-    method: Engine,
+    method: PathMethods,
     memory: int | None = None,
     chunk: int | None = None,
     progress: ProgressOption = False,
 ) -> EngineOptions:
-    """The method's settings, checked."""
-    fixed = (method.steps, method.rule) if isinstance(method, IntegratedGradients | PathMethod) else (None, None)
-    return EngineOptions.make(method.tol, *fixed, method.max_evaluations, memory, chunk, 1, progress, False)
+    """The settings of a path method as options of the engine, which refuses what makes no sense."""
+    steps, rule = (method.steps, method.rule) if isinstance(method, IntegratedGradients | PathMethod) else (None, None)
+    limit = method.max_evaluations
+    return EngineOptions.make(
+        tol=method.tol, steps=steps, rule=rule, max_evaluations=limit, memory=memory, chunk=chunk, progress=progress
+    )
 
 
-def _integrate(problem: Problem, pieces: list[Piece], method: Engine) -> Attribution:
+def _integrate(problem: Problem, pieces: list[Piece], method: PathMethods) -> Attribution:
     warn_if_same(problem.starts, problem.function)
     options = _options(method, problem.memory, problem.chunk, problem.progress)
     meta = {"baselines": str(len(problem.starts))}

@@ -1,4 +1,4 @@
-"""What sampled methods share: checked options, players and their coalitions, and sampling until the error is small."""
+"""What sampled methods share: checks of options, players and their coalitions, and sampling until the error is small."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..certificate import Promise
 from ..errors import NonFiniteError, OptionError
 from ..evaluation.progress import Progress, Reporter
 from ..trees import flat, unflat
-from .method import Floats, Problem
+from .method import Problem
 
 FIRST_LOOK = 16
 """Samples before the first look at their error: from fewer, the standard error is itself too uncertain to stop at."""
+
+HELD = "features labelled -1 stay as they are in x, also in F(x')"
+
+Draw = Callable[[int, Tensor], Iterable[Tensor]]
+"""From how many samples are wanted next, and for which examples, to each sample's values, (those examples, width)."""
 
 
 def check_numbers(**options: float) -> None:
@@ -38,14 +44,14 @@ def check_counts(least: int = 1, **options: int) -> None:
 
 
 def because(promises: tuple[Promise, ...], **reasons: str) -> tuple[Promise, ...]:
-    """The same promises, with what there is to say about those that are kept."""
+    """The promises, with reasons added to those that are kept; the keywords are axioms with underscores for dashes."""
     named = {name.replace("_", "-"): why for name, why in reasons.items()}
     return tuple(dataclasses.replace(one, why=named[one.axiom]) if one.kept and one.axiom in named else one for one in promises)
 
 
 @dataclass(frozen=True)
 class Players:
-    """Who moves which number from the baseline to the input.
+    """The players of a game, each of whom moves some numbers of x from the baseline to the input.
 
     Attributes:
         labels: (features,) the player of each number, -1 for numbers that nobody moves.
@@ -63,16 +69,16 @@ class Players:
         return len(self.columns)
 
     def spread(self, values: Tensor) -> Tensor:
-        """(N, players) as columns of the result, (N, width)."""
+        """Values of the players, (N, players), as columns of the result, (N, width)."""
         return values.new_zeros(len(values), self.width).index_copy(1, self.columns, values)
 
 
 def players_of(problem: Problem) -> Players:
-    """Every number a player; with groups, every group."""
+    """The players of a problem: every group where the user gave groups, else every number."""
     if problem.labels is None:
         every = torch.arange(problem.features, device=problem.device)
         return Players(every, every, problem.features)
-    width = problem.grouped(torch.zeros(1, problem.features, device=problem.device)).shape[1]  # refuses what are no labels
+    width = problem.grouped(torch.zeros(1, problem.features, device=problem.device)).shape[1]  # also refuses invalid labels
     shapes = [leaf.shape[1:] for leaf in problem.function.inputs]
     wide = flat([label.expand(shape)[None] for label, shape in zip(problem.labels, shapes, strict=True)])[0]
     given = wide.to(problem.device, torch.long)
@@ -81,11 +87,8 @@ def players_of(problem: Problem) -> Players:
     return Players(labels - held, columns[held:], width)
 
 
-HELD = "features labelled -1 stay as they are in x, also in F(x')"
-
-
 def hold(problem: Problem, players: Players) -> Problem:
-    """The same problem from baselines that have the input's own values where nobody moves them."""
+    """The problem with the input's own values in its baselines, for the numbers that no player moves."""
     if not (players.labels < 0).any():
         return problem
     inputs = problem.function.inputs
@@ -100,23 +103,23 @@ def coalition_scores(
     """The mean over the baselines of the score with some players at the input and the others at the baseline.
 
     Args:
-        problem: what is explained.
-        players: who moves what.
-        coalitions: from numbers of coalitions, (N,), to who is in them, (N, players) booleans, or how far they are on the
-            way from baseline to input.
+        problem: the problem that is explained.
+        players: the players and the numbers that they move.
+        coalitions: from numbers of coalitions, (N,), to who is in them, (N, players) booleans, or how far each player is
+            from baseline (0) to input (1).
         count: how many coalitions there are.
-        examples: which examples to score, (E,).
+        examples: the numbers of the examples to score, (E,).
 
     Returns:
-        (count, E) in float64.
+        The scores, (count, E) in float64.
     """
     inputs = problem.function.inputs
     shapes = [leaf.shape[1:] for leaf in inputs]
-    moved = players.labels.clamp(min=0)  # numbers that nobody moves are the same at both ends
+    mover_of = players.labels.clamp(min=0)  # numbers that nobody moves are the same at both ends
 
     def run(index: Tensor) -> Tensor:
         rows = examples[index % len(examples)]
-        on = unflat(coalitions(index // len(examples))[:, moved], shapes)
+        on = unflat(coalitions(index // len(examples))[:, mover_of], shapes)
         total = torch.zeros(len(rows), dtype=torch.float64, device=problem.device)
         for start in problem.starts:
             pairs = zip(on, inputs, start, strict=True)
@@ -130,29 +133,14 @@ def coalition_scores(
     return torch.cat(parts).reshape(count, len(examples))
 
 
-def _between(share: Tensor, start: Tensor, stop: Tensor) -> Tensor:
-    """One or the other for booleans, else a share of the way."""
-    return torch.where(share, stop, start) if share.dtype == torch.bool else torch.lerp(start, stop, share.to(stop.dtype))
-
-
-def _check_finite(scores: Tensor, rows: Tensor) -> None:
-    bad = (~scores.isfinite()).nonzero().flatten().tolist()
-    if bad:
-        raise NonFiniteError(
-            f"the score is {scores[bad[0]].item()} with some features of example {int(rows[bad[0]])} at the input and the "
-            "others at the baseline; expected a finite number. Choose a baseline within the model's domain, or look for "
-            "overflow, log of 0 or division by 0 in the model."
-        )
-
-
 @dataclass(frozen=True)
 class Sampled:
-    """What came of sampling.
+    """The mean of a sample, and how well it is known.
 
     Attributes:
         mean: (examples, width) in float64.
-        standard_error: of the mean, likewise.
-        count: samples taken for each example, (examples,).
+        standard_error: the standard error of the mean, (examples, width) in float64.
+        count: how many samples were taken for each example, (examples,).
     """
 
     mean: Tensor
@@ -161,7 +149,7 @@ class Sampled:
 
     @property
     def spent(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The counts as an array."""
+        """How many samples each example took, as a numpy array."""
         return np.asarray(self.count.cpu().numpy(), np.int64)
 
     def error(self, evaluations: int, least: Tensor | float = 0.0) -> Tensor:
@@ -171,16 +159,12 @@ class Sampled:
         once in all evaluations may not have been seen, and is not in them: one part in as many is added for that.
 
         Args:
-            evaluations: independent evaluations in one sample.
-            least: an L1 error that is known, (examples,).
+            evaluations: how many independent evaluations one sample holds.
+            least: an L1 error that is known to be there, (examples,).
         """
         error = self.standard_error.sum(1).clamp(min=torch.as_tensor(least, device=self.mean.device))
         size = self.mean.abs().sum(1)
         return torch.where((error == 0) & (size == 0), 0.0, error / size + 1 / (evaluations * self.count))
-
-
-Draw = Callable[[int, Tensor], Iterable[Tensor]]
-"""From how many samples are wanted next, and for which examples, to each sample's values, (those examples, width)."""
 
 
 def sample_until(problem: Problem, draw: Draw, enough: Callable[[Sampled], Tensor], most: int) -> Sampled:
@@ -189,10 +173,10 @@ def sample_until(problem: Problem, draw: Draw, enough: Callable[[Sampled], Tenso
     Examples that have enough are left out from then on, so that the batch an example is in does not matter to it.
 
     Args:
-        problem: what is explained.
+        problem: the problem that is explained.
         draw: draws independent samples, the same ones whatever examples are asked for.
-        enough: (examples,) booleans.
-        most: samples, at the most.
+        enough: from a sample to which examples have enough, (examples,) booleans.
+        most: how many samples to take, at most.
     """
     reporter, examples = Reporter(problem.progress), problem.examples
     active, done, goal = torch.arange(examples, device=problem.device), 0, min(FIRST_LOOK, most)
@@ -200,7 +184,7 @@ def sample_until(problem: Problem, draw: Draw, enough: Callable[[Sampled], Tenso
     try:
         while True:
             for values in draw(goal - done, active):
-                found = _added(found, values, active, examples)
+                found = _with_sample(found, values, active, examples)
             done = goal
             assert found is not None
             result = dataclasses.replace(found, standard_error=_standard_error(found))
@@ -214,8 +198,34 @@ def sample_until(problem: Problem, draw: Draw, enough: Callable[[Sampled], Tenso
         reporter.close()
 
 
-def _added(found: Sampled | None, values: Tensor, active: Tensor, examples: int) -> Sampled:
-    """One more sample for some examples (Welford); ``standard_error`` holds the sum of squared deviations meanwhile."""
+def as_array(tensor: Tensor) -> Floats:
+    """A tensor with a number per example as a numpy array, for the certificate."""
+    return np.asarray(tensor.double().cpu().numpy())
+
+
+def blocks(count: int, size: int) -> Iterator[int]:
+    """The sizes of blocks that ``count`` things come in: ``size`` each, and at last what is left."""
+    for start in range(0, count, size):
+        yield min(size, count - start)
+
+
+def _between(share: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    """``stop`` or ``start`` by a boolean share; for other shares, the point at that share of the line between them."""
+    return torch.where(share, stop, start) if share.dtype == torch.bool else torch.lerp(start, stop, share.to(stop.dtype))
+
+
+def _check_finite(scores: Tensor, rows: Tensor) -> None:
+    bad = (~scores.isfinite()).nonzero().flatten().tolist()
+    if bad:
+        raise NonFiniteError(
+            f"the score is {scores[bad[0]].item()} with some features of example {int(rows[bad[0]])} at the input and the "
+            "others at the baseline; expected a finite number. Choose a baseline within the model's domain, or look for "
+            "overflow, log of 0 or division by 0 in the model."
+        )
+
+
+def _with_sample(found: Sampled | None, values: Tensor, active: Tensor, examples: int) -> Sampled:
+    """Add one more sample for some examples (Welford); ``standard_error`` holds the sum of squared deviations meanwhile."""
     if found is None:
         zero = values.new_zeros(examples, values.shape[1], dtype=torch.float64)
         found = Sampled(zero, zero.clone(), torch.zeros(examples, dtype=torch.long, device=values.device))
@@ -229,14 +239,3 @@ def _added(found: Sampled | None, values: Tensor, active: Tensor, examples: int)
 def _standard_error(found: Sampled) -> Tensor:
     count = found.count[:, None].double()
     return (found.standard_error / ((count - 1) * count)).sqrt()
-
-
-def as_array(tensor: Tensor) -> Floats:
-    """Per example, for the certificate."""
-    return np.asarray(tensor.double().cpu().numpy())
-
-
-def blocks(count: int, size: int) -> Iterator[int]:
-    """How many at a time: ``size`` and, at last, what is left."""
-    for start in range(0, count, size):
-        yield min(size, count - start)

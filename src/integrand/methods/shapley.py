@@ -53,9 +53,9 @@ class Shapley(Method):
 
     Attributes:
         tol: the relative L1 error to sample to.
-        orderings: orderings that may be sampled, at the most; each takes a forward pass per player and baseline.
+        orderings: how many orderings may be sampled, at most; each takes a forward pass per player and baseline.
         exact: the number of players up to which every coalition is evaluated, 2**players of them.
-        seed: of the orderings, which are the same for every example.
+        seed: the seed of the orderings, which are the same for every example.
     """
 
     name: ClassVar[str] = "shapley"
@@ -73,7 +73,7 @@ class Shapley(Method):
             raise OptionError(f"got exact={self.exact}; expected at most 24 players, which is 16 million coalitions.")
 
     def attribute(self, problem: Problem) -> Attribution:
-        """From all coalitions, or from sampled orderings."""
+        """Shapley values from all coalitions where players are few, else from sampled orderings."""
         players = players_of(problem)
         held = hold(problem, players)
         notes = () if held is problem else (HELD,) * problem.examples
@@ -83,7 +83,7 @@ class Shapley(Method):
 
     def _from_orderings(self, problem: Problem, players: Players) -> Found:
         evaluator = problem.evaluator()
-        ends = tuple(torch.as_tensor(end, device=problem.device) for end in problem.settled_ends(evaluator))
+        ends = tuple(torch.as_tensor(end, device=problem.device) for end in problem.end_scores(evaluator))
         generator = torch.Generator().manual_seed(self.seed)
 
         def draw(count: int, active: Tensor) -> Iterator[Tensor]:
@@ -114,11 +114,11 @@ def _marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tens
     """What each player changes in each ordering, (orderings, examples, players).
 
     Args:
-        problem: what is explained.
-        players: who moves what.
-        ranks: (orderings, players) the place of each player.
-        examples: which examples.
-        ends: scores of these examples with nobody and with everybody moved.
+        problem: the problem that is explained.
+        players: the players and the numbers that they move.
+        ranks: (orderings, players) the place of each player in each ordering.
+        examples: the numbers of the examples.
+        ends: the scores of these examples with no player and with every player at the input.
     """
     orderings, steps = len(ranks), players.count - 1
 
@@ -132,7 +132,7 @@ def _marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tens
 
 
 def _from_coalitions(problem: Problem, players: Players) -> Found:
-    """Shapley's own formula, over all coalitions."""
+    """The Shapley values by their definition, from the scores of all coalitions."""
     n, device = players.count, problem.device
     bits = torch.arange(n, device=device)
     every = torch.arange(problem.examples, device=device)
@@ -146,5 +146,8 @@ def _from_coalitions(problem: Problem, players: Players) -> Found:
 
 
 def _mean_change(scores: Tensor, share: Tensor, out: Tensor) -> Tensor:
-    """What joining changes, over the coalitions that a player is ``out`` of; those with it follow in the same order."""
+    """The weighted mean of what a player changes by joining, over the coalitions that it is ``out`` of.
+
+    The coalitions with the player are in the same order as those without.
+    """
     return (share[out, None] * (scores[~out] - scores[out])).sum(0)

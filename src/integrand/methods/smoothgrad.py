@@ -22,11 +22,12 @@ from .gradients import Gradient
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import Sampled, as_array, blocks, check_counts, check_numbers, sample_until
 
-_BREAKS = {
+BROKEN = {
     "completeness": "adds up, at best, for the noisy inputs on average and not for x",
     "sensitivity-a": "what noisy inputs get may cancel, or none of them may leave where the score has levelled off",
 }
-_TENSORS = "noise follows the range of each tensor, so features of two tensors are not treated alike"
+
+SEVERAL_TENSORS = "noise follows the range of each tensor, so features of two tensors are not treated alike"
 
 
 @final
@@ -50,8 +51,8 @@ class SmoothGrad(Method):
         method: the method to run on the noisy inputs.
         sigma: the standard deviation of the noise, relative to the range of the input.
         tol: the relative L1 error to sample to.
-        samples: noisy inputs per example, at the most; used in pairs.
-        seed: of the noise.
+        samples: how many noisy inputs per example, at most; used in pairs.
+        seed: the seed of the noise.
     """
 
     method: Method = Gradient()  # noqa: RUF009 - methods are frozen
@@ -69,18 +70,18 @@ class SmoothGrad(Method):
 
     @property
     def name(self) -> str:
-        """What it smooths is in its name."""
+        """The name, which includes that of the method that is smoothed."""
         return f"smoothgrad({self.method.name})"
 
     @property
     def promises(self) -> tuple[Promise, ...]:
-        """Those of the method inside, but for what noise breaks."""
+        """The promises of the method inside, except for those that noise breaks."""
         inside = self.method.promises
-        return tuple(Promise(one.axiom, False, _BREAKS[one.axiom]) if one.axiom in _BREAKS else one for one in inside)
+        return tuple(Promise(one.axiom, False, BROKEN[one.axiom]) if one.axiom in BROKEN else one for one in inside)
 
     def attribute(self, problem: Problem) -> Attribution:
         """Run the method inside on noisy inputs until the error is small enough."""
-        noisy = _Noisy(self.method, problem, self.sigma, self.seed)
+        noisy = _NoisyRuns(self.method, problem, self.sigma, self.seed)
 
         def errors(found: Sampled) -> tuple[Tensor, Tensor]:
             own = noisy.inside / found.count
@@ -111,11 +112,11 @@ class SmoothGrad(Method):
     def _promises_for(self, function: TorchFunction) -> tuple[Promise, ...]:
         if len(function.inputs) == 1:
             return self.promises
-        return tuple(Promise(one.axiom, False, _TENSORS) if one.axiom == "symmetry" else one for one in self.promises)
+        return tuple(Promise(one.axiom, False, SEVERAL_TENSORS) if one.axiom == "symmetry" else one for one in self.promises)
 
 
-class _Noisy:
-    """A method on noisy inputs, and what that took.
+class _NoisyRuns:
+    """Runs of a method on noisy inputs, and what they cost.
 
     Attributes:
         inside: the sum over the pairs of the method's own L1 error, (examples,).
@@ -132,7 +133,7 @@ class _Noisy:
         self.inside = torch.zeros(problem.examples, dtype=torch.float64, device=problem.device)
         self.gradients = np.zeros(problem.examples, np.int64)
         evaluator = problem.evaluator()
-        self.base = problem.settled_ends(evaluator)[1]  # the same for all noise
+        self.base = problem.end_scores(evaluator)[1]  # the same for all noise
         self.forwards = evaluator.forwards.copy()
 
     def draw(self, count: int, active: Tensor) -> Iterator[Tensor]:
@@ -146,7 +147,7 @@ class _Noisy:
         noise = torch.randn(pairs, self.problem.features, generator=self.generator, dtype=torch.float64)
         rows = active.repeat(2 * pairs)
         problem = self._at(rows, torch.stack([noise, -noise], 1).flatten(0, 1).to(self.problem.device))
-        with warnings.catch_warnings():  # what one noisy input lacks is in the error of the whole
+        with warnings.catch_warnings():  # the error of the mean accounts for what a single run warns of
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", ZeroAttributionWarning)
             result = self.method.attribute(problem)
@@ -168,21 +169,21 @@ class _Noisy:
         for leaf, part, scale in zip(function.inputs, parts, self.scales, strict=True):
             wide = part.repeat_interleave(copies, 0) * scale[rows].reshape(-1, *[1] * (leaf.ndim - 1))
             inputs.append((leaf.index_select(0, rows).double() + wide).to(leaf.dtype))
-        moved = _moved(function, rows, tuple(inputs))
+        noisy_function = _function_at(function, rows, tuple(inputs))
         starts = tuple(tuple(leaf.index_select(0, rows) for leaf in start) for start in self.problem.starts)
-        problem = dataclasses.replace(self.problem, function=moved, starts=starts, progress=False)
+        problem = dataclasses.replace(self.problem, function=noisy_function, starts=starts, progress=False)
         scores = _scores(problem)
         ends = (as_array(scores), self.base[rows.cpu().numpy()])
-        return dataclasses.replace(problem, function=dataclasses.replace(moved, at_input=scores), ends=ends)
+        return dataclasses.replace(problem, function=dataclasses.replace(noisy_function, at_input=scores), ends=ends)
 
 
 @dataclass(frozen=True)
 class _NoisyRows:
-    """A call whose rows are copies of the rows of another.
+    """A call of the model whose rows are copies of the rows of another call.
 
     Attributes:
-        run: the other.
-        rows: which of its rows each of these is.
+        run: the other call.
+        rows: for each row of this call, the number of the row of the other call that it copies.
     """
 
     run: RunsRows
@@ -192,8 +193,8 @@ class _NoisyRows:
         return self.run(leaves, self.rows[rows.to(self.rows.device)])
 
 
-def _moved(function: TorchFunction, rows: Tensor, inputs: Leaves) -> TorchFunction:
-    """A function of other inputs, each of which belongs to an example of the first."""
+def _function_at(function: TorchFunction, rows: Tensor, inputs: Leaves) -> TorchFunction:
+    """The function at other inputs, each of which belongs to the example of ``function`` that ``rows`` says."""
     here = rows.cpu()
     scorer = dataclasses.replace(
         function.scorer,
@@ -212,6 +213,7 @@ def _moved(function: TorchFunction, rows: Tensor, inputs: Leaves) -> TorchFuncti
 
 
 def _scores(problem: Problem) -> Tensor:
+    """The scores at the noisy inputs of a problem, (examples,); refuses what is not finite."""
     function = problem.function
 
     def run(rows: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""A model as a list of operations, and going back through them by other rules than the gradient's."""
+"""A model as a list of operations, and backward passes through them by rules other than the gradient's."""
