@@ -14,7 +14,8 @@ from torch import Tensor
 from integrand.analysis.diagnosis_report import compose
 from integrand.baselines import Diagnosis, diagnose
 from integrand.errors import OptionError
-from tests.baselines.test_diagnose import LEFT, SIDE, contrast, logits, split
+
+from .test_baseline_diagnosis import LEFT, SIDE, contrast, logits, split
 
 HOSTILE = "<script>alert('$1')</script>"
 

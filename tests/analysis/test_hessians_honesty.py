@@ -12,7 +12,7 @@ from integrand import Status
 from integrand.errors import ConvergenceWarning
 from integrand.interactions import integrated_hessians
 
-from .references import distance
+from .interaction_references import distance
 
 
 class Wave(nn.Module):

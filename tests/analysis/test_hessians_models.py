@@ -21,7 +21,7 @@ from integrand.errors import (
 )
 from integrand.interactions import integrated_hessians
 
-from .references import distance, naive
+from .interaction_references import distance, naive
 
 
 class Attention(nn.Module):

@@ -11,7 +11,7 @@ from torch import nn
 from integrand.errors import ModelError
 from integrand.tracing.tracer import decomposition_table
 
-from .common import D, drawn, gradient, names, program_of
+from .traced_models import D, drawn, gradient, names, program_of
 
 FORMS = {
     "functional": lambda x: F.relu(x).sum(1),

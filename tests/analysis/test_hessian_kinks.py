@@ -12,7 +12,7 @@ from integrand import Status
 from integrand.errors import ConvergenceWarning, ModelError
 from integrand.interactions import integrated_hessians
 
-from .references import distance, integral, relu_network, sigmoid_of_relu_network
+from .interaction_references import distance, integral, relu_network, sigmoid_of_relu_network
 
 
 def relu_net(seed, widths=(24, 24), features=5):

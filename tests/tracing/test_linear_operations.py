@@ -10,7 +10,7 @@ from torch import nn
 
 from integrand.tracing.linear_operations import folded, fused
 
-from .common import D, drawn, gradient, names, program_of
+from .traced_models import D, drawn, gradient, names, program_of
 
 
 class Drawn:

@@ -1,4 +1,4 @@
-"""The figures of docs/interactions.md: ``python -m tests.interactions.measure`` (a minute on one core)."""
+"""The figures of docs/interactions.md: ``python -m tests.analysis.interaction_figures`` (a minute on one core)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 
 from integrand.interactions import integrated_hessians
 
-from .references import distance, relu_network, sigmoid_of_relu_network
-from .test_honesty import ACTIVATIONS, network
-from .test_kinks import relu_net
+from .interaction_references import distance, relu_network, sigmoid_of_relu_network
+from .test_hessian_kinks import relu_net
+from .test_hessians_honesty import ACTIVATIONS, network
 
 
 def smooth_networks(tol: float) -> None:

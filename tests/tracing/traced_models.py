@@ -1,4 +1,4 @@
-"""What the tests of operations share."""
+"""What the tests of tracing share."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from integrand.tracing.backward import Kind, kind_of, rectifies
 
-from .common import D, drawn, program_of
+from .traced_models import D, drawn, program_of
 
 W = drawn(4, 4)
 ROWS = torch.tensor([0, 2])

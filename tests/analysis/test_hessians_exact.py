@@ -11,7 +11,7 @@ import integrand as ig
 from integrand.interactions import integrated_hessians
 from integrand.quadrature.log_kronrod import panel_rule
 
-from .references import distance, from_line, integral, naive
+from .interaction_references import distance, from_line, integral, naive
 
 
 def test_a_product_is_shared_equally():
