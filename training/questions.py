@@ -29,8 +29,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from integrand.apps.questions.model import PAD, SPECIAL, UNKNOWN, TextCNN, Vocabulary, Word, words_of
 from integrand.apps.questions.question_files import OFFICIAL, TREC, TYPES, answer_type
-from integrand.apps.questions.textcnn import PAD, SPECIAL, UNKNOWN, TextCNN, Vocabulary, Word, words_of
 
 RARE = 8
 """Words that come less often are made unknown more often, since nothing should be learnt from a single name."""

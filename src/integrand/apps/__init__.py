@@ -1,4 +1,4 @@
-"""The applications of the paper: real networks, photos and pictures, one module each.
+"""The applications of the paper on real models, one package each.
 
 Nothing is imported here: each module needs packages of its own.
 """

@@ -165,7 +165,7 @@ def certificate_table(certificate: Certificate) -> str:
     """The certificate as an HTML fragment, for notebooks. Needs no optional package.
 
     Args:
-        certificate: of one example, drawn with the meaning of each number, or of several, one line each.
+        certificate: that of one example, shown with the meaning of each number, or of several, one line each.
     """
     if len(certificate) == 1:
         example = certificate[0]

@@ -60,7 +60,7 @@ class FigureRow:
         lefts: where each begins.
         wide: how wide each is, without its colour bar.
         high: how high the highest is.
-        lines: of the longest note over them.
+        lines: the number of lines of the longest note over them.
     """
 
     parts: list[tuple[Panel | Bars, str, str]]

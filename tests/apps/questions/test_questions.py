@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import integrand as ig
 from integrand.apps import questions
+from integrand.apps.questions.model import PAD, SPECIAL, UNKNOWN, TextCNN, Vocabulary, words_of
 from integrand.apps.questions.question_files import OFFICIAL, answer_type, parsed, read
-from integrand.apps.questions.textcnn import PAD, SPECIAL, UNKNOWN, TextCNN, Vocabulary, words_of
 from integrand.errors import FileError, InputError, OptionError, TargetError
 from integrand.loading import shipped
 

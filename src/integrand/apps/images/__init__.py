@@ -1,4 +1,4 @@
-"""Why a network said what it said of a photo: section 6.1 of the paper.
+"""Explanations of image classifiers: why a network said what it said of a photo (section 6.1 of the paper).
 
 :func:`explain` takes a photo and a :class:`~integrand.apps.networks.Network` and gives an :class:`Explanation`: what the
 network answered, the integrated gradients of that answer with their certificate, gradient x image next to them, and what

@@ -1,4 +1,4 @@
-"""Class names: reading them, and finding the one that is meant."""
+"""Class names: reads them, and finds the class that a text means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...loading import shipped
 IMAGENET_CLASSES = 1000
 
 _SYNSET = re.compile(r"^n\d{8}\s+")
-"""What some lists have in front of each name: ImageNet's own number of the class."""
+"""Matches the WordNet id that some lists have in front of each class name."""
 
 
 @cache
@@ -56,13 +56,6 @@ def read_classes(classes: str | PathLike[str] | Sequence[str]) -> tuple[str, ...
     return names
 
 
-def _parse(text: str) -> tuple[str, ...]:
-    lines = text.strip("\r\n").splitlines()
-    while lines and lines[0].startswith("#"):
-        lines = lines[1:]
-    return tuple(_SYNSET.sub("", line.strip()) for line in lines)
-
-
 def lemmas(name: str) -> list[str]:
     """The synonyms of one class."""
     return [part.strip() for part in name.split(",") if part.strip()]
@@ -76,7 +69,7 @@ def label(classes: Sequence[str] | None, index: int) -> str:
 
 
 def find(classes: Sequence[str] | None, text: str, *, outputs: int | None = None) -> int:
-    """The class that a text names: a number, a name or a synonym, words of one, or a part that only one has.
+    """The class that a text names: by number, name or synonym, by words of one, or by a part that only one has.
 
     Args:
         classes: the names; None where only numbers are known.
@@ -109,6 +102,13 @@ def find(classes: Sequence[str] | None, text: str, *, outputs: int | None = None
         if found:
             raise TargetError(f"{text!r} names {len(found)} classes: {_listed(classes, found)}. Give the number of one.")
     raise TargetError(_unknown(text, wanted, classes, names))
+
+
+def _parse(text: str) -> tuple[str, ...]:
+    lines = text.strip("\r\n").splitlines()
+    while lines and lines[0].startswith("#"):
+        lines = lines[1:]
+    return tuple(_SYNSET.sub("", line.strip()) for line in lines)
 
 
 def _listed(classes: Sequence[str], found: Sequence[int], most: int = 5) -> str:

@@ -29,12 +29,12 @@ BLOCKS: dict[str, tuple[int, int, int, int, int, int]] = {
     "5a": (256, 160, 320, 32, 128, 128),
     "5b": (384, 192, 384, 48, 128, 128),
 }
-"""Channels that each block gives: 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; pooled."""
+"""The output channels of each block: 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; pooled."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs between the two networks of that name.
+    """The differences between BVLC's and torchvision's GoogLeNet.
 
     Attributes:
         five: the side of the "5x5" convolutions.
@@ -52,13 +52,13 @@ TORCHVISION = Variant(five=3, pool4=2, normed=False)
 
 
 class Conv(nn.Conv2d):
-    """A convolution that keeps the size, unless it has a stride, and a ReLU."""
+    """A convolution followed by a ReLU; it keeps the size of the picture unless it has a stride."""
 
     def __init__(self, inside: int, outside: int, side: int, stride: int = 1) -> None:
         super().__init__(inside, outside, side, stride=stride, padding=side // 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inside, H, W) to (N, outside, H / stride, W / stride)."""
+        """Apply convolution and ReLU, (N, inside, H, W) to (N, outside, H / stride, W / stride)."""
         return F.relu(super().forward(x))
 
 
@@ -76,7 +76,7 @@ class Inception(nn.Module):
         self.pool = Conv(inside, pooled, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inside, H, W) to (N, sum of the branches, H, W)."""
+        """Concatenate the four branches, (N, inside, H, W) to (N, sum of the branches, H, W)."""
         three, five = self.three(self.three_reduce(x)), self.five(self.five_reduce(x))
         pooled = self.pool(F.max_pool2d(x, 3, stride=1, padding=1))
         return torch.cat([self.one(x), three, five, pooled], 1)
@@ -139,13 +139,8 @@ class GoogLeNet(nn.Module):
         return F.local_response_norm(x, 5, alpha=1e-4, beta=0.75, k=1.0) if self.variant.normed else x
 
 
-def _halved(x: Tensor, side: int = 3) -> Tensor:
-    # caffe rounds sizes up: 112 becomes 56 with a window that hangs over the edge
-    return F.max_pool2d(x, side, stride=2, ceil_mode=True)
-
-
 def load_bvlc(path: str | PathLike[str]) -> GoogLeNet:
-    """The network with BVLC's weights; its input is BGR from 0 to 255 minus (104, 117, 123).
+    """GoogLeNet with BVLC's weights; its input is BGR from 0 to 255 minus (104, 117, 123).
 
     Args:
         path: an ``.npz`` (or ``.safetensors``) file with ``<caffe layer>/weight`` and ``<caffe layer>/bias`` for each layer of
@@ -156,7 +151,7 @@ def load_bvlc(path: str | PathLike[str]) -> GoogLeNet:
 
 
 def load_torchvision(state: str | PathLike[str] | Mapping[str, Tensor], *, transform_input: bool = True) -> GoogLeNet:
-    """The network with the state dict of a ``torchvision.models.googlenet``; batch-norm is folded in.
+    """GoogLeNet with the state dict of a ``torchvision.models.googlenet``, batch-norm folded in.
 
     Args:
         state: the state dict, or a ``.pth`` or ``.safetensors`` file with it.
@@ -182,8 +177,13 @@ def load_torchvision(state: str | PathLike[str] | Mapping[str, Tensor], *, trans
     return _filled(TORCHVISION, names, arrays, path, **transform)
 
 
+def _halved(x: Tensor, side: int = 3) -> Tensor:
+    # caffe rounds sizes up: 112 becomes 56 with a window that hangs over the edge
+    return F.max_pool2d(x, side, stride=2, ceil_mode=True)
+
+
 def _bvlc_names() -> dict[str, str]:
-    """The caffe layer of each of our modules."""
+    """The name of BVLC's caffe layer for each module of :class:`GoogLeNet`."""
     names = {"conv1": "conv1/7x7_s2", "conv2_reduce": "conv2/3x3_reduce", "conv2": "conv2/3x3"}
     parts = {"one": "1x1", "three_reduce": "3x3_reduce", "three": "3x3", "five_reduce": "5x5_reduce", "five": "5x5"}
     for block in BLOCKS:
@@ -193,7 +193,7 @@ def _bvlc_names() -> dict[str, str]:
 
 
 def _torchvision_names() -> dict[str, str]:
-    """Their module for each of ours."""
+    """The name of torchvision's module for each module of :class:`GoogLeNet`."""
     names = {"conv1": "conv1", "conv2_reduce": "conv2", "conv2": "conv3"}
     parts = {"one": "branch1", "three_reduce": "branch2.0", "three": "branch2.1", "five_reduce": "branch3.0"}
     for block in BLOCKS:
@@ -203,7 +203,7 @@ def _torchvision_names() -> dict[str, str]:
 
 
 def _fold(arrays: Mapping[str, Tensor], name: str, path: object) -> tuple[Tensor, Tensor]:
-    """The convolution that does what convolution and batch-norm do: its weight and bias."""
+    """Weight and bias of one convolution that does what a convolution and its batch-norm do."""
     keys = [f"{name}.conv.weight", *(f"{name}.bn.{part}" for part in ("weight", "bias", "running_mean", "running_var"))]
     _check_there(keys, arrays, path, "torchvision's googlenet")
     weight, gain, bias, mean, variance = (arrays[key].double() for key in keys)
@@ -222,7 +222,7 @@ def _filled(
     path: object,
     **transform: tuple[float, ...],
 ) -> GoogLeNet:
-    """A network with the weights and biases found under ``names``."""
+    """Build a network with the weights and biases found under ``names``."""
     whose = "BVLC's GoogLeNet" if variant.normed else "torchvision's googlenet"
     _check_there([key for pair in names.values() for key in pair], arrays, path, whose)
     network = GoogLeNet(variant, classes=len(arrays[names["classifier"][1]]), **transform)

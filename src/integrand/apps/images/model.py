@@ -1,9 +1,4 @@
-"""Image classifiers with what is needed to use them: preprocessing, class names, and where they are from.
-
->>> network = load("efficientnet-lite0")
->>> network.label(network.find("tabby cat"))
-'tabby'
-"""
+"""Image classifiers with what is needed to use them: preprocessing, class names, and where they come from."""
 
 from __future__ import annotations
 
@@ -19,14 +14,13 @@ from torch import Tensor, nn
 
 from ...errors import IntegrandError, MissingExtraError, ModelError, OptionError
 from ...functions.target import main_tensor
-from . import class_names as _classes
-from . import sources as _sources
+from . import class_names, sources
 from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
 from .sources import ENDINGS, Exported, Source
 
 DEFAULT = "efficientnet-lite0"
-"""The network that works wherever its package is installed."""
+"""The network that is used unless another is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +47,18 @@ class Network:
 
     def label(self, index: int) -> str:
         """The short name of a class, or ``class 281`` where names are not known."""
-        return _classes.label(self.classes, index)
+        return class_names.label(self.classes, index)
 
     def find(self, text: str) -> int:
-        """The class that a text names: ``281``, ``tabby``, ``Tabby cat``. A TargetError lists what is near.
+        """The class that a text names: ``281``, ``tabby``, ``Tabby cat``. A TargetError lists similar names.
 
         A name or synonym goes before words of one, and these before any other part; it must be the only one of its kind.
         """
-        return _classes.find(self.classes, text, outputs=self.outputs)
+        return class_names.find(self.classes, text, outputs=self.outputs)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, and the input has to be."""
+        """The device that the weights are on, and that inputs have to be on."""
         if isinstance(self.module, nn.Module):
             for tensor in (*self.module.parameters(), *self.module.buffers()):
                 return tensor.device
@@ -84,7 +78,7 @@ def load(
     classes: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device | None = None,
 ) -> Network:
-    """A network by its name.
+    """Load a network by its name.
 
     Args:
         name: ``efficientnet-lite0``; ``googlenet``; a name of torchvision or timm, where they are installed (``resnet50``,
@@ -96,7 +90,7 @@ def load(
         size: height and width of the input, where the network does not say or takes others.
         mean: taken from the pixels (0 to 255), a number or one per channel of the network.
         scale: that they are then divided by.
-        order: of the network's channels, ``RGB`` or ``BGR``.
+        order: the order of the network's channels, ``RGB`` or ``BGR``.
         fit: ``crop``, ``stretch`` or ``pad``.
         crop: the share of the shorter side that ``crop`` keeps.
         classes: class names, as a list or a file with one per line.
@@ -126,28 +120,28 @@ def load(
 
 
 def _found(name: str, weights: str | None) -> Source:
-    """The network from its source, which the form of the name decides."""
+    """Load the network from the source that its name stands for."""
     plain = name.lower().replace("_", "-")
     if plain == "efficientnet-lite0":
-        return _sources.efficientnet_lite0(weights)
+        return sources.efficientnet_lite0(weights)
     if plain == "googlenet":
-        return _sources.googlenet(weights)
+        return sources.googlenet(weights)
     if Path(name).suffix.lower() in ENDINGS or Path(name).is_file():
-        return _sources.from_file(Path(name), weights)
+        return sources.from_file(Path(name), weights)
     place, _, rest = name.partition(":")
     if place in {"torchvision", "timm"} and rest:
-        return (_sources.torchvision if place == "torchvision" else _sources.timm)(rest, weights)
+        return (sources.torchvision if place == "torchvision" else sources.timm)(rest, weights)
     if rest:
-        return _sources.own(name, weights)
+        return sources.own(name, weights)
     return _by_package(name, weights)
 
 
 def _by_package(name: str, weights: str | None) -> Source:
-    models, timm = _sources.package("torchvision.models"), _sources.package("timm")
+    models, timm = sources.package("torchvision.models"), sources.package("timm")
     if models is not None and name in models.list_models(module=models):
-        return _sources.torchvision(name, weights)
+        return sources.torchvision(name, weights)
     if timm is not None and timm.is_model(name):
-        return _sources.timm(name, weights)
+        return sources.timm(name, weights)
     known = [DEFAULT, "googlenet", *(models.list_models(module=models) if models is not None else ())]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     away = [package for package, there in (("torchvision", models), ("timm", timm)) if there is None]
@@ -166,7 +160,7 @@ def _three(value: float | Sequence[float] | None) -> tuple[float, ...] | None:
 
 
 def _placed(module: Callable[..., Any], device: str | torch.device | None) -> Callable[..., Any]:
-    """In eval mode, where it should be."""
+    """The module in eval mode, on the device asked for."""
     if not isinstance(module, nn.Module):
         return module
     try:
@@ -179,14 +173,14 @@ def _placed(module: Callable[..., Any], device: str | torch.device | None) -> Ca
 
 
 def _black(module: Callable[..., Any], preprocess: Preprocess, rows: int) -> Tensor:
-    """Black pictures, (rows, 3, H, W), where and as the network takes them."""
+    """Black pictures, (rows, 3, H, W), on the network's device and in its precision."""
     x = preprocess.low.expand(3, *preprocess.size)[None].repeat(rows, 1, 1, 1)
     weight = next(module.parameters(), None) if isinstance(module, nn.Module) else None
     return x if weight is None else x.to(weight.device, weight.dtype if weight.is_floating_point() else x.dtype)
 
 
 def _takes_two(module: nn.Module, preprocess: Preprocess) -> bool:
-    """Whether a network from a file takes more than one row: it may have been fixed to what it was traced with."""
+    """Whether a network from a file takes more than one row; it may be fixed to the batch it was traced with."""
     try:
         with torch.no_grad():
             return len(main_tensor(module(_black(module, preprocess, 2)))) == 2
@@ -195,7 +189,7 @@ def _takes_two(module: nn.Module, preprocess: Preprocess) -> bool:
 
 
 def _tried(name: str, module: Callable[..., Any], preprocess: Preprocess) -> int:
-    """Run the network once on black, so that what does not fit is known now; the number of its outputs."""
+    """Run the network once on a black picture, so that a mismatch is found now; returns the number of its outputs."""
     x = _black(module, preprocess, 1)
     try:
         with torch.no_grad():
@@ -216,9 +210,9 @@ def _tried(name: str, module: Callable[..., Any], preprocess: Preprocess) -> int
 def _named(
     found: Source, classes: str | PathLike[str] | Sequence[str] | None, outputs: int
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The class names, and what to say of them."""
+    """The class names, and remarks on where they come from."""
     if classes is not None:
-        names = _classes.read_classes(classes)
+        names = class_names.read_classes(classes)
         if len(names) != outputs:
             raise OptionError(
                 f"classes: got {len(names)} names; the network has {outputs} outputs. Expected one name for each."
@@ -236,7 +230,7 @@ def _named(
 
 
 def _about(found: Source, preprocess: Preprocess, given: dict[str, Any]) -> tuple[str, ...]:
-    """What the user should know of the preprocessing."""
+    """Remarks on the preprocessing that the user should know."""
     if found.assumed and not {"mean", "scale"} <= given.keys():
         told = f" (you gave {', '.join(sorted(given))})" if given else ""
         return (f"the preprocessing is assumed: {preprocess}{told}. Check it against how the network was trained",)

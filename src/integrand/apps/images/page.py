@@ -1,4 +1,4 @@
-"""An explained photo as a page, and as numbers."""
+"""The explanation of a photo as an HTML page, and as numbers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from .result import Explanation
 
 SHOWN = 5
-"""Answers in a page."""
+"""The number of answers listed on a page."""
 
 REGIONS = 40
-"""Superpixels that a photo is divided into."""
+"""The number of superpixels that a photo is divided into."""
 
 STRONGEST = 8
-"""Regions in the table."""
+"""The number of regions in the table."""
 
 
 def page(explanation: Explanation, *, command: str | None) -> str:
-    """The whole explanation as one HTML file."""
+    """The explanation of a photo as one self-contained HTML page."""
     result, answer = explanation.result, explanation.answer
     found = image.regions(result, explanation.shown, count=REGIONS)
     rival = explanation.rival
@@ -57,7 +57,7 @@ def page(explanation: Explanation, *, command: str | None) -> str:
 
 
 def _top(explanation: Explanation) -> list[tuple[str, float]]:
-    """The surest answers, and the one that is explained if it is not among them."""
+    """The most probable answers, and the explained one if it is not among them."""
     shown = list(explanation.answers[:SHOWN])
     if explanation.answer not in shown and not explanation.headline:
         shown.append(explanation.answer)
@@ -71,7 +71,7 @@ def _map(result: Attribution) -> Map:
 
 
 def _pictures(explanation: Explanation) -> list[PagePicture]:
-    """Pictures that do not move: regions and outlines."""
+    """The still pictures of the page: regions and outlines."""
     views = (image.Superpixels(count=REGIONS), image.Outlines())
     regions, outlines = image.panels(explanation.result, explanation.shown, views=views)
     # The table below lists the regions; of the outlines the note says all but what they add up to.
@@ -80,7 +80,7 @@ def _pictures(explanation: Explanation) -> list[PagePicture]:
 
 
 def numbers(explanation: Explanation) -> dict[str, Any]:
-    """Everything but the pixels, as JSON can hold it."""
+    """The explanation without the pixels, as a dictionary for JSON."""
     found = image.regions(explanation.result, explanation.shown, count=REGIONS)
     rival = explanation.rival
     said: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Photos from files: whatever Pillow opens, as upright 8-bit RGB."""
+"""Reads photos from files: anything Pillow opens, as upright 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -24,24 +24,39 @@ if TYPE_CHECKING:
 
 _PHOTOS = ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .tif .tiff .avif .heic .heif .jp2 .ppm .pgm .pnm .tga"
 ENDINGS = tuple(_PHOTOS.split())
-"""What photos in a folder are told by."""
+"""The suffixes of files in a folder that are taken for photos."""
 
 MOST = 200_000_000
-"""Pixels that are read at all; more need gigabytes of memory."""
+"""Photos with more pixels than this are refused; they would need gigabytes of memory."""
 
 ENOUGH = 32_000_000
-"""Pixels that are kept: larger photos are made smaller by a whole number. No network looks at more."""
+"""Photos with more pixels than this are shrunk by a whole factor; no network looks at more."""
 
 _LOCK = threading.Lock()
+
+_RAW = (".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".rw2", ".raf", ".pef", ".srw")
+
+_TURNS: dict[int, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] = {
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.swapaxes(0, 1),
+    6: lambda a: a.swapaxes(0, 1)[:, ::-1],
+    7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
+    8: lambda a: a.swapaxes(0, 1)[::-1],
+}
+"""The transformation that makes a picture upright, by its EXIF orientation."""
+
+Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """A photo.
+    """A photo as upright RGB pixels, with notes on how it was converted.
 
     Attributes:
         pixels: (height, width, 3) RGB from 0 to 255, upright.
-        name: of the file.
+        name: the name of its file.
         notes: what was done to it: turned, converted, made smaller.
     """
 
@@ -84,7 +99,7 @@ def read(path: str | PathLike[str]) -> Photo:
 
 
 def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:
-    """A photo from whatever names or holds one.
+    """A photo from a file, an array or a :class:`Photo`.
 
     Args:
         photo: a file, a :class:`Photo`, or RGB bytes, (height, width, 3) of uint8.
@@ -103,7 +118,7 @@ def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:
 
 
 def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
-    """Every photo that is named: files as they are, folders opened with all that is in them, in order of their names.
+    """List all photos among files and folders, each once; folders are searched recursively, in order of names.
 
     Of a folder, and folders in it, files that end like a picture are taken; hidden ones are left out. A file that is named
     by itself stays in the list whatever it is, so that :func:`read` can say what is wrong with it. Each comes once.
@@ -119,8 +134,22 @@ def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
 
 
 def place_of(file: Path) -> str:
-    """Where a file is, links followed as far as they lead: the same for the same file."""
+    """The path of a file with links resolved, the same for every name of that file."""
     return os.path.realpath(file)
+
+
+def to_rgb(image: Image.Image) -> tuple[Pixels, list[str]]:
+    """The pixels (height, width, 3) of an image in any Pillow mode, and notes on how they were converted."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return _deep(np.asarray(image), image.mode)
+    image, notes = _laid_on_white(_upright_ink(image))
+    image, more = _in_srgb(image)
+    notes += more
+    if image.mode != "RGB":
+        names = {"1": "black and white", "L": "grey", "P": "a palette"}
+        notes.append(f"converted from {names.get(image.mode, image.mode)} to RGB")
+        image = image.convert("RGB")
+    return np.asarray(image), notes
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -130,7 +159,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _head(file: Path) -> bytes:
-    """The first bytes; errors for what cannot be a photo in any case."""
+    """The first bytes of a file; raises FileError for files that cannot be photos."""
     if os.path.isdir(file):
         raise FileError(f"{file} is a folder; expected a photo. Name the photos in it, or let photos() list them.")
     if not os.path.exists(file):
@@ -160,9 +189,6 @@ def _head(file: Path) -> bytes:
     return head
 
 
-_RAW = (".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".rw2", ".raf", ".pef", ".srw")
-
-
 def _is_heic(head: bytes) -> bool:
     brands = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
     return head[4:8] == b"ftyp" and head[8:12] in brands and b"avif" not in head[8:64]
@@ -180,7 +206,7 @@ def _register_heic(file: Path) -> None:
 
 @contextmanager
 def _unlimited(image: Any) -> Iterator[None]:
-    """Without Pillow's own limit, which is below what telephones make today, and without its warnings on odd files."""
+    """Lift Pillow's pixel limit, which is below what phones take today, and silence its warnings."""
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         limit, image.MAX_IMAGE_PIXELS = image.MAX_IMAGE_PIXELS, None
@@ -191,7 +217,7 @@ def _unlimited(image: Any) -> Iterator[None]:
 
 
 def _check_size(image: Image.Image, file: Path) -> None:
-    """Before anything is decoded: a small file can claim any size."""
+    """Refuse images with no or too many pixels before anything is decoded: a small file can claim any size."""
     width, height = image.size
     if width < 1 or height < 1:
         raise FileError(f"{file} has no pixels ({width}x{height}); expected a photo.")
@@ -203,7 +229,7 @@ def _check_size(image: Image.Image, file: Path) -> None:
 
 
 def _read(image: Image.Image) -> tuple[NDArray[np.uint8], list[str]]:
-    """Pixels and notes of an open image."""
+    """The pixels of an open image, and notes on how they were converted."""
     notes = []
     count = getattr(image, "n_frames", 1)
     if count > 1:
@@ -228,18 +254,6 @@ def _read(image: Image.Image) -> tuple[NDArray[np.uint8], list[str]]:
     return np.array(pixels if turn is None else turn(pixels), order="C"), notes + more
 
 
-_TURNS: dict[int, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] = {
-    2: lambda a: a[:, ::-1],
-    3: lambda a: a[::-1, ::-1],
-    4: lambda a: a[::-1],
-    5: lambda a: a.swapaxes(0, 1),
-    6: lambda a: a.swapaxes(0, 1)[:, ::-1],
-    7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
-    8: lambda a: a.swapaxes(0, 1)[::-1],
-}
-"""What to do for each orientation that EXIF knows besides upright."""
-
-
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(0x0112, 1))
@@ -248,7 +262,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _why(file: Path, head: bytes, error: Exception) -> str:
-    """One line on what is wrong with a file, and the remedy."""
+    """One line on what is wrong with a file, and what to do about it."""
     from PIL import UnidentifiedImageError
 
     said = " ".join((str(error).strip() or type(error).__name__).split())
@@ -261,25 +275,8 @@ def _why(file: Path, head: bytes, error: Exception) -> str:
     return f"{file} cannot be read ({said}); it is damaged or of an unusual kind. Get it again, or convert it to PNG."
 
 
-Pixels = NDArray[np.uint8]
-
-
-def to_rgb(image: Image.Image) -> tuple[Pixels, list[str]]:
-    """Pixels (height, width, 3) of an image in any mode of Pillow's, and notes on what was converted."""
-    if image.mode.startswith("I") or image.mode == "F":
-        return _deep(np.asarray(image), image.mode)
-    image, notes = _laid_on_white(_upright_ink(image))
-    image, more = _in_srgb(image)
-    notes += more
-    if image.mode != "RGB":
-        names = {"1": "black and white", "L": "grey", "P": "a palette"}
-        notes.append(f"converted from {names.get(image.mode, image.mode)} to RGB")
-        image = image.convert("RGB")
-    return np.asarray(image), notes
-
-
 def _deep(values: NDArray[Any], mode: str) -> tuple[Pixels, list[str]]:
-    """Grey with more than 8 bits: 16-bit or 32-bit integers, or floating point numbers."""
+    """Convert grey images with more than 8 bits: integers of 16 or 32 bits, or floating point numbers."""
     numbers = values.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("it holds NaN or infinity")
@@ -303,7 +300,7 @@ def _deep(values: NDArray[Any], mode: str) -> tuple[Pixels, list[str]]:
 
 
 def _laid_on_white(image: Image.Image) -> tuple[Image.Image, list[str]]:
-    """Without transparency."""
+    """The image with transparent parts laid over white."""
     from PIL import Image
 
     if image.mode in {"LA", "La", "PA", "RGBA", "RGBa"} or "transparency" in image.info:
@@ -319,7 +316,7 @@ def _laid_on_white(image: Image.Image) -> tuple[Image.Image, list[str]]:
 
 
 def _upright_ink(image: Image.Image) -> Image.Image:
-    """CMYK in JPEG: Adobe's files, which say so, hold it inverted; Pillow takes all of them for Adobe's."""
+    """Undo the inversion of CMYK JPEGs that are not Adobe's: Pillow inverts all of them, as only Adobe's are."""
     from PIL import ImageChops
 
     if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
@@ -330,12 +327,12 @@ def _upright_ink(image: Image.Image) -> Image.Image:
 
 
 def _space(profile: bytes) -> str:
-    """The colour space that a profile is for, which its header names."""
+    """The colour space of a colour profile, read from its header."""
     return profile[16:20].decode("latin-1").strip()
 
 
 def _in_srgb(image: Image.Image) -> tuple[Image.Image, list[str]]:
-    """Colours as the profile in the file means them; as they are where there is none, or it cannot be used."""
+    """The image converted to sRGB by its colour profile; unchanged without a usable profile."""
     profile: bytes = image.info.get("icc_profile") or b""
     spaces = {"RGB": "RGB", "CMYK": "CMYK", "L": "GRAY"}
     if image.mode != "LAB" and (not profile or image.mode not in spaces):

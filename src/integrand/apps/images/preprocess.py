@@ -1,4 +1,4 @@
-"""From a photo to the input of a network, and back."""
+"""Preprocessing: from a photo to the input of a network, and back."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Resample = Literal["bilinear", "bicubic"]
 
 @dataclass(frozen=True)
 class Preprocess:
-    """What a network was trained to see: ``input = (pixel - mean) / scale`` per channel, pixels from 0 to 255.
+    """The preprocessing a network was trained with: ``input = (pixel - mean) / scale`` per channel, pixels 0 to 255.
 
     Attributes:
         size: (height, width) that the network takes.
-        mean: per channel, in the order of the network's channels.
-        scale: likewise.
-        order: of the network's channels.
+        mean: subtracted per channel, in the order of the network's channels.
+        scale: the divisor per channel, in the same order.
+        order: the order of the network's channels.
         fit: ``crop`` takes the middle of the photo in the shape of ``size``, ``stretch`` all of it, out of proportion,
             ``pad`` all of it with black around.
         crop: the share of the shorter side that ``crop`` keeps.
@@ -78,7 +78,7 @@ class Preprocess:
         return f"{part}, resized to {self.size[0]}x{self.size[1]}, as {self.order} (pixel - {mean}) / {scale}"
 
     def shown(self, photo: Photo | NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What the network sees of a photo: (H, W, 3) RGB, resized with antialiasing.
+        """The part of a photo that the network sees, (H, W, 3) RGB, resized with antialiasing.
 
         Args:
             photo: a photo, or its pixels, (height, width, 3) RGB from 0 to 255.
@@ -102,7 +102,7 @@ class Preprocess:
         return np.array(fits[self.fit](Image.fromarray(np.ascontiguousarray(pixels)), how))
 
     def _cropped(self, image: Image.Image, how: Any) -> Image.Image:
-        """Resized so that the share to keep has the size wanted, then cut: in this order, and rounded, as torchvision does."""
+        """Resize the image so that the central crop has the size wanted, then cut it, rounding as torchvision does."""
         (height, width), (tall, wide) = self.size, (image.height, image.width)
         rows, columns = round(height / self.crop), round(width / self.crop)
         if rows * wide >= columns * tall:  # the height decides
@@ -142,23 +142,23 @@ class Preprocess:
         return ((ordered - _column(self.mean)) / _column(self.scale)).contiguous()
 
     def pixels(self, x: Tensor) -> NDArray[np.float64]:
-        """Back from input space: (..., 3, H, W) to (..., H, W, 3) RGB from 0 to 1, clipped."""
+        """Map inputs back to pixels: (..., 3, H, W) to (..., H, W, 3) RGB from 0 to 1, clipped."""
         values = x.detach().cpu().double() * _column(self.scale).double() + _column(self.mean).double()
         ordered = values if self.order == "RGB" else values.flip(-3)
         return np.asarray((ordered / 255).clamp(0, 1).movedim(-3, -1).numpy())
 
     def colour(self, rgb: tuple[float, float, float]) -> Tensor:
-        """A colour, from 0 to 255, in input space: (3, 1, 1)."""
+        """A colour with components from 0 to 255 as network input, (3, 1, 1)."""
         return self.input(np.array(rgb, dtype=np.float32)[None, None])[0]
 
     @property
     def low(self) -> Tensor:
-        """Black in input space, (3, 1, 1)."""
+        """Black as network input, (3, 1, 1)."""
         return self.colour((0, 0, 0))
 
     @property
     def high(self) -> Tensor:
-        """White in input space, (3, 1, 1)."""
+        """White as network input, (3, 1, 1)."""
         return self.colour((255, 255, 255))
 
 
@@ -172,7 +172,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _central(pixels: NDArray[np.uint8], most: int = 8) -> NDArray[np.uint8]:
-    """The middle of a very long photo: all that a crop can reach, and enough around it; resizing the rest would fill memory."""
+    """The middle of a very long photo, which is all that a crop can reach; resizing the rest would fill memory."""
     height, width = pixels.shape[:2]
     rows, columns = min(height, most * width), min(width, most * height)
     top, left = (height - rows) // 2, (width - columns) // 2

@@ -1,8 +1,7 @@
-"""Why a network said what it said of a photo: section 6.1 of the paper.
+"""The result of explaining a photo: the network's answer, its attributions, and what separates it from the runner-up.
 
-:func:`explain` takes a photo and a :class:`~integrand.apps.networks.Network` and gives an :class:`Explanation`: what the
-network answered, the integrated gradients of that answer with their certificate, gradient x image next to them, and what
-separates the answer from the runner-up. It draws itself, and saves itself as a picture, a page or numbers.
+:func:`explain` makes an :class:`Explanation`, which draws itself and saves itself as a picture, a page or numbers, from
+a :class:`PhotoCase`: a photo, a network and the answer to explain.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from .model import Network
 from .photo_files import Photo, as_photo, read
 
 BASELINES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
-"""Baselines that have a name; several, joined by ``+``, are averaged."""
+"""The names of baselines; several joined by ``+`` are averaged."""
 
 PATHS = ("straight", "blur", "guided")
 
 DRAWS = 10
-"""Draws of noise that are averaged."""
+"""The number of noise samples that are averaged in random baselines."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BaselineName = str
@@ -48,7 +47,7 @@ ScoreName = Literal["probability", "logit", "log-probability"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One thing that a network may say of a photo, and how sure it is.
+    """One possible answer of a network to a photo, with its probability.
 
     Attributes:
         index: its place in the output.
@@ -63,7 +62,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """What separates an answer from another one: the difference of their logits, attributed.
+    """A rival answer, and the attribution of the difference between the two answers' logits.
 
     Attributes:
         answer: the other one.
@@ -113,12 +112,12 @@ class Explanation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of the photo and the network."""
+        """Remarks on the photo and the network that a reader should know."""
         return (*self.photo.notes, *self.network.notes)
 
     @property
     def title(self) -> str:
-        """The answer in words."""
+        """The network's answer in words."""
         return self.headline or self.answer.label
 
     def __str__(self) -> str:
@@ -127,26 +126,26 @@ class Explanation:
         return f"{self.photo.name}: {self.title}{explained}\n{self.result}"
 
     def figure(self, **options: Any) -> Any:
-        """The photo and its attributions with matplotlib; options as in :func:`integrand.render.figure`."""
+        """The photo and its attributions drawn with matplotlib; options as in :func:`integrand.render.figure`."""
         from ...render import figure
 
         drawn: dict[str, Any] = {"labels": self.title, "others": {"gradient × image": self.gradient}}
         return figure(self.result, image=self.shown, **drawn | options)
 
     def page(self, *, command: str | None = None) -> str:
-        """The whole explanation as one HTML file that loads nothing."""
+        """The explanation as one self-contained HTML page."""
         from .page import page
 
         return page(self, command=command)
 
     def numbers(self) -> dict[str, Any]:
-        """Everything but the pixels, as JSON can hold it."""
+        """Everything but the pixels, as a dictionary for JSON."""
         from .page import numbers
 
         return numbers(self)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write it: ``.html`` a page, ``.png``, ``.svg``, ``.pdf`` a picture, ``.json`` numbers, ``.safetensors`` attributions.
+        """Write a page (``.html``), a picture (``.png``, ``.svg``, ``.pdf``), ``.json`` numbers or ``.safetensors`` values.
 
         Args:
             path: where to; the ending decides.
@@ -205,7 +204,7 @@ def explain(
 
 
 def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor | None, path: str, **_: Any) -> None:
-    """Refuse what does not depend on the photo, before any work is done."""
+    """Refuse options that are wrong whatever the photo is, before any work is done."""
     if path not in PATHS:
         raise OptionError(f"got path={path!r}; expected one of {', '.join(PATHS)}.")
     if path == "blur" and baseline is not None:
@@ -220,7 +219,7 @@ def check(network: Network, *, target: int | str | None, baseline: BaselineName 
 
 @dataclass(frozen=True)
 class PhotoCase:
-    """A photo and the question about it, settled; the attributes are those of :class:`Explanation`.
+    """A photo, a network and the answer to explain; the attributes are those of :class:`Explanation`.
 
     Attributes:
         starts: the baseline, (1, 3, H, W), or several that average, (number, 1, 3, H, W).
@@ -237,7 +236,7 @@ class PhotoCase:
     path: str = "straight"
 
     def explained(self, other: Answer | None = None, **options: Any) -> Explanation:
-        """Attribute the answer, and what separates it from another one.
+        """Attribute the answer, and what separates it from another answer.
 
         Args:
             other: the other answer.
@@ -266,7 +265,7 @@ class PhotoCase:
 
 
 def _answers(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
-    """What the network says, surest first, and the scale to explain it on."""
+    """The network's answers, most probable first, and the scale to explain them on."""
     with undisturbed(network.module), torch.no_grad():
         values = main_tensor(network.module(x))[0].double().cpu()
     if values.numel() == 1:
@@ -289,7 +288,7 @@ def _difference(index: int, other: int) -> Callable[[Any], Tensor]:
 
 
 def _baseline(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> Tensor:
-    """One baseline, (1, 3, H, W), or several that average, (number, 1, 3, H, W)."""
+    """The baseline, (1, 3, H, W), or several to average over, (number, 1, 3, H, W)."""
     if isinstance(baseline, Tensor):
         return baseline.to(x)
     if Path(baseline).is_file():

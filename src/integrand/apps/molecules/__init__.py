@@ -1,4 +1,4 @@
-"""Which atoms and bonds made a network say so of a molecule: section 6.5 of the paper.
+"""Explanations of networks on molecules: which atoms and bonds made a network say so (section 6.5 of the paper).
 
     model = molecules.load("weave-w2n2")                    # or "admet:BBB_Martins"
     found = model.explain(["CC(=O)Oc1ccccc1C(=O)O"])[0]
@@ -12,13 +12,12 @@ A network of your own: :class:`GraphModel`, around any function of our graphs; o
 :class:`MoleculeModel`. The baseline is the molecule with all features zero.
 """
 
-from .accounting import Account, account
+from .accounting import Account, Substructure, Substructures, account, substructures
 from .accounting import AccountPart as Part
 from .degenerate import Alike, Degenerate, find_degenerate
 from .model import GraphModel, load
 from .molecule_files import write_csv
 from .result import MoleculeAttribution, MoleculeModel
-from .substructures import Substructure, Substructures, substructures
 
 __all__ = [
     "Account",

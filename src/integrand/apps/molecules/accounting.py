@@ -1,4 +1,4 @@
-"""Where a score comes from: attributions add up, so they can be added up by whatever a chemist has a name for.
+"""Where a score comes from: attributions summed by element, functional group, ring or your own patterns.
 
 Every table of an :class:`Account` adds up to F(x) - F(x'). Atoms bring half of each of their pairs along. Where groups overlap,
 an atom's value is divided equally among the groups that hold it; what all atoms of a group add undivided is given next to it.
@@ -6,15 +6,19 @@ an atom's value is divided equally among the groups that hold it; what all atoms
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import InputError, MissingExtraError
+from ...errors import InputError, MissingExtraError, OptionError
 from ...words import percent
 from .result import Floats, MoleculeAttribution
 
@@ -22,9 +26,15 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 FLAT = 0.1
-"""Where the score changes by less than this share of the magnitudes, shares of the change are not given: nearly all cancels."""
+"""If the score changes by less than this share of the magnitudes, shares of the change are not given: nearly all cancels."""
 
 MISSED, OTHERS = "not accounted for", "others"
+
+Groups = Mapping[str, Sequence[frozenset[int]]]
+"""The atoms of each match, by the name of the group."""
+
+RARE = 12
+"""The number of groups with too little support that are named."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +42,12 @@ class AccountPart:
     """One line of an account.
 
     Attributes:
-        name: of an element, a functional group, a ring...
+        name: the name of an element, a functional group, a ring...
         value: what it adds to the score; in a table these add up to the whole.
-        share: of F(x) - F(x'), with its sign; None where that is too near to zero for shares to mean something.
+        share: its share of F(x) - F(x'), with its sign; None where that is too near to zero for shares to mean something.
         whole: what its atoms add where nothing is divided among groups that overlap.
         count: how often it is there.
-        atoms: that belong to it.
+        atoms: the numbers of the atoms that belong to it.
     """
 
     name: str
@@ -49,13 +59,13 @@ class AccountPart:
 
     @property
     def percent(self) -> str:
-        """The share for people; '' where there is none."""
+        """The share as a percentage for people; '' where there is none."""
         return "" if self.share is None else percent(self.share if abs(self.share) > 5e-4 else 0.0)
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where the score of a molecule comes from.
+    """An account of a molecule's score: its parts by kind, element, functional group, ring and pattern.
 
     Attributes:
         smiles: the molecule.
@@ -82,27 +92,27 @@ class Account:
         return self.sections[section]
 
     def part(self, section: str, name: str) -> AccountPart:
-        """One line, by its section and name."""
+        """One line of the account, by its section and name."""
         for part in self[section]:
             if part.name == name:
                 return part
         raise InputError(f"got {name!r}; expected one of {', '.join(part.name for part in self[section])}.")
 
     def rows(self) -> list[dict[str, Any]]:
-        """All lines as one table."""
+        """All lines of the account as one table."""
         return [{"section": name} | vars(part) for name, parts in self.sections.items() for part in parts]
 
     def told(self) -> list[tuple[str, AccountPart]]:
-        """The lines with their sections for people: what the sum misses, which is the same in all, only once."""
+        """The lines with their sections for people; what the sum misses, the same in all sections, is listed once."""
         every = [(name, part) for name, parts in self.sections.items() for part in parts]
         return [(name, part) for name, part in every if name == "kind" or part.name != MISSED]
 
     def lines(self) -> list[tuple[str, str, float, float | None]]:
-        """For :func:`integrand.render.molecule.page`: the section, the name, the value and the share of each line."""
+        """The section, name, value and share of each line, as :func:`integrand.render.molecule.page` takes them."""
         return [(name, f"{part.name} {_undivided(part)}".rstrip(), part.value, part.share) for name, part in self.told()]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
+        """The account as a dictionary for JSON."""
         head = {"smiles": self.smiles, "label": self.label, "change": self.change, "share_error": self.share_error}
         parts = {name: [vars(p) | {"atoms": list(p.atoms)} for p in parts] for name, parts in self.sections.items()}
         return head | {"notes": list(self.notes), "absent": list(self.absent), "sections": parts}
@@ -117,14 +127,14 @@ class Account:
 
 
 def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = None) -> Account:
-    """Where the score of a molecule comes from, by kind, element, functional group, ring and pattern.
+    """Account for the score of a molecule by kind, element, functional group, ring and pattern.
 
     Functional groups are RDKit's fragment patterns (``rdkit.Chem.Fragments``, less ``fr_``). They overlap, and so do fused
     rings and patterns: the ``value`` of an atom in several is divided equally among them, so that the table adds up; ``whole``
     is what the group's atoms add undivided.
 
     Args:
-        result: of ``explain``.
+        result: a result of ``explain``.
         smarts: patterns of your own, by name.
 
     Raises:
@@ -152,9 +162,198 @@ def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = N
     return Account(result.smiles, result.label, result.change, off, shared, notes, absent)
 
 
+@dataclass(frozen=True)
+class Substructure:
+    """The attributions of a group of atoms, over the molecules that contain it.
+
+    Attributes:
+        name: the name of the group.
+        support: how many molecules have it.
+        mean: the mean of what all atoms of the group in a molecule add, with half of each of their pairs.
+        spread: the standard deviation of what they add.
+        low: the lower quartile of what they add.
+        high: the upper quartile of what they add.
+        speaks_for: the share of the molecules in which it adds something positive.
+        per_atom: the mean of what one atom of the group adds; groups of many atoms add more.
+        elsewhere: the mean of what one atom outside the group adds in the same molecules; None where there is none.
+    """
+
+    name: str
+    support: int
+    mean: float
+    spread: float
+    low: float
+    high: float
+    speaks_for: float
+    per_atom: float
+    elsewhere: float | None
+
+
+@dataclass(frozen=True)
+class Substructures:
+    """Which functional groups or patterns drive a class, over a set of molecules.
+
+    Attributes:
+        label: the output that was explained.
+        molecules: how many there were.
+        least: the support below which groups are left out.
+        found: one for each group, those that add most first.
+        rare: names of groups that are there, with too little support.
+    """
+
+    label: str
+    molecules: int
+    least: int
+    found: tuple[Substructure, ...]
+    rare: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Substructure]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The groups as a table, one row each."""
+        return [dict(vars(one)) for one in self.found]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The groups as a dictionary for JSON."""
+        head = {"label": self.label, "molecules": self.molecules, "least": self.least, "rare": list(self.rare)}
+        return head | {"found": self.rows()}
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the groups to a file in the format its suffix names: ``.json``, ``.csv`` or ``.txt``."""
+        where = Path(path)
+        ending = where.suffix.lower()
+        if ending == ".json":
+            where.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        elif ending == ".csv":
+            with where.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, list(Substructure.__annotations__))
+                writer.writeheader()
+                writer.writerows(self.rows())
+        elif ending == ".txt":
+            where.write_text(f"{self}\n", encoding="utf-8")
+        else:
+            raise OptionError(f"got the ending {where.suffix!r}; expected .json, .csv or .txt.")
+        return where
+
+    def __str__(self) -> str:
+        wide = max((len(one.name) for one in self.found), default=5)
+        lines = [
+            f"{self.molecules:,} molecule(s), {self.label}; groups in at least {self.least}. They overlap: each has all of its "
+            "atoms, with half of their pairs.",
+            f"  {'group':<{wide}}  molecules      adds    spread  speaks for  per atom  elsewhere",
+        ]
+        for one in self.found:
+            rest = "" if one.elsewhere is None else f"{one.elsewhere:+.2g}"
+            lines.append(
+                f"  {one.name:<{wide}}  {one.support:>9,}  {one.mean:>+8.3f}  {one.spread:>8.3f}  {one.speaks_for:>10.0%}  "
+                f"{one.per_atom:>+8.2g}  {rest:>9}"
+            )
+        if self.rare:
+            named = ", ".join(self.rare[:RARE]) + (f" and {len(self.rare) - RARE} more" if len(self.rare) > RARE else "")
+            lines.append(f"In fewer molecules, and left out: {named}. least=1 shows them.")
+        elif not self.found:
+            lines.append("None of the groups is in these molecules.")
+        return "\n".join(lines)
+
+
+def substructures(
+    results: Iterable[MoleculeAttribution], smarts: Mapping[str, str] | None = None, *, least: int = 5
+) -> Substructures:
+    """Find which groups drive a class, by what each adds over the molecules that contain it.
+
+    Args:
+        results: results of ``explain``, all of the same output.
+        smarts: patterns by name; by default RDKit's functional groups.
+        least: the support that a group needs.
+    """
+    patterns = fragments() if smarts is None else compiled(smarts)
+    gathered: dict[str, list[tuple[float, float, float]]] = {}
+    labels, count = set(), 0
+    for result in results:
+        count += 1
+        labels.add(result.label)
+        for name, rows in matches(result.mol, patterns).items():
+            gathered.setdefault(name, []).append(_values(result, sorted(frozenset().union(*rows))))
+    if not count:
+        raise InputError("got no result; expected at least one.")
+    if len(labels) > 1:
+        raise InputError(f"got results of {', '.join(sorted(labels))}; expected those of one output.")
+    found = [_substructure(name, np.array(values)) for name, values in gathered.items() if len(values) >= least]
+    rare = tuple(sorted(name for name, values in gathered.items() if len(values) < least))
+    return Substructures(labels.pop(), count, least, tuple(sorted(found, key=lambda one: -one.mean)), rare)
+
+
 def steady(result: MoleculeAttribution) -> bool:
     """Whether the score changes by enough for shares of the change to mean something."""
     return abs(result.change) >= FLAT * result.magnitude and result.change != 0
+
+
+def fragments() -> dict[str, Mol]:
+    """RDKit's patterns of functional groups, by their names without ``fr_``."""
+    return dict(_fragments())
+
+
+def compiled(smarts: Mapping[str, str]) -> dict[str, Mol]:
+    """Compile SMARTS patterns.
+
+    Raises:
+        InputError: a pattern that RDKit cannot read.
+    """
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError:
+        raise MissingExtraError("rdkit", "molecules", "matching SMARTS") from None
+    if not isinstance(smarts, Mapping):
+        raise InputError(f"got a {type(smarts).__name__} as patterns; expected a dict, such as {{'acid': 'C(=O)[OH]'}}.")
+    found = {}
+    with rdBase.BlockLogs():
+        for name, text in smarts.items():
+            pattern = Chem.MolFromSmarts(text) if isinstance(text, str) else None
+            if pattern is None or not pattern.GetNumAtoms():
+                raise InputError(
+                    f"got the pattern {name!r}: {text!r}, which RDKit cannot read; expected SMARTS such as 'C(=O)O'."
+                )
+            found[str(name)] = pattern
+    return found
+
+
+def matches(mol: Mol, patterns: Mapping[str, Mol]) -> dict[str, list[frozenset[int]]]:
+    """The atoms of each match, by the name of the pattern; patterns without a match are left out."""
+    found = {name: mol.GetSubstructMatches(pattern, maxMatches=100_000) for name, pattern in patterns.items()}
+    return {name: [frozenset(match) for match in rows] for name, rows in found.items() if rows}
+
+
+def elements(mol: Mol) -> dict[str, list[frozenset[int]]]:
+    """The atoms of each element."""
+    found: dict[str, list[frozenset[int]]] = {}
+    for atom in mol.GetAtoms():
+        found.setdefault(atom.GetSymbol(), []).append(frozenset([atom.GetIdx()]))
+    return found
+
+
+def rings(mol: Mol) -> list[tuple[int, ...]]:
+    """The atoms of each ring of the smallest set of smallest rings."""
+    return [tuple(ring) for ring in mol.GetRingInfo().AtomRings()]
+
+
+def systems(found: Iterable[Sequence[int]]) -> Iterator[frozenset[int]]:
+    """The atoms of each ring system: rings that share atoms, joined."""
+    joined: list[set[int]] = []
+    for ring in found:
+        touching = [system for system in joined if system & set(ring)]
+        joined = [system for system in joined if not system & set(ring)] + [set(ring).union(*touching)]
+    yield from map(frozenset, joined)
+
+
+def named(mol: Mol, found: Iterable[frozenset[int]]) -> dict[str, list[frozenset[int]]]:
+    """The rings by unique names made of their SMILES and their atoms."""
+    from rdkit import Chem
+
+    return {f"{Chem.MolFragmentToSmiles(mol, sorted(ring))} at {_spoken(ring)}": [ring] for ring in sorted(found, key=sorted)}
 
 
 def _kinds(result: MoleculeAttribution) -> list[AccountPart]:
@@ -168,13 +367,13 @@ def _kinds(result: MoleculeAttribution) -> list[AccountPart]:
 
 
 def _rest(result: MoleculeAttribution) -> list[AccountPart]:
-    """What belongs to no atom, and what makes every section add up to the change exactly."""
+    """The lines for what belongs to no atom, and for what the sum misses, so that every section adds up to the change."""
     others = [_part(OTHERS, math.fsum(result.others.values()), count=len(result.others))] if result.others else []
     return [*others, _part(MISSED, result.change - result.total)]
 
 
 def _parts(values: Floats, groups: Groups, outside: str) -> list[AccountPart]:
-    """The value of each group; atoms in several are divided equally among them, and those in none are a line of their own."""
+    """A line for each group; an atom in several groups is divided among them, and atoms in none get a line of their own."""
     held = {name: frozenset().union(*rows) for name, rows in groups.items()}
     times = np.zeros(len(values))
     for atoms in held.values():
@@ -204,7 +403,7 @@ def _words(part: AccountPart) -> str:
 
 
 def _undivided(part: AccountPart) -> str:
-    """What the atoms add together, where that is something else."""
+    """The undivided sum of a group's atoms in words; '' where it equals the divided one."""
     return "" if math.isclose(part.whole, part.value, abs_tol=1e-12) else f"({part.whole:+.3g} undivided)"
 
 
@@ -224,15 +423,6 @@ def _notes(result: MoleculeAttribution, off: float | None, absent: Sequence[str]
     return (shares, *pairs, *((groups,) if divided else ()), *missing)
 
 
-Groups = Mapping[str, Sequence[frozenset[int]]]
-"""Atoms of each match, by the name of the group."""
-
-
-def fragments() -> dict[str, Mol]:
-    """RDKit's patterns of functional groups, by their names without ``fr_``."""
-    return dict(_fragments())
-
-
 @cache
 def _fragments() -> tuple[tuple[str, Mol], ...]:
     try:
@@ -244,67 +434,8 @@ def _fragments() -> tuple[tuple[str, Mol], ...]:
     return tuple(compiled({row[0].removeprefix("fr_"): row[2].strip() for row in cells if len(row) > 2}).items())
 
 
-def compiled(smarts: Mapping[str, str]) -> dict[str, Mol]:
-    """Patterns ready to match.
-
-    Raises:
-        InputError: a pattern that RDKit cannot read.
-    """
-    try:
-        from rdkit import Chem, rdBase
-    except ImportError:
-        raise MissingExtraError("rdkit", "molecules", "matching SMARTS") from None
-    if not isinstance(smarts, Mapping):
-        raise InputError(f"got a {type(smarts).__name__} as patterns; expected a dict, such as {{'acid': 'C(=O)[OH]'}}.")
-    found = {}
-    with rdBase.BlockLogs():
-        for name, text in smarts.items():
-            pattern = Chem.MolFromSmarts(text) if isinstance(text, str) else None
-            if pattern is None or not pattern.GetNumAtoms():
-                raise InputError(
-                    f"got the pattern {name!r}: {text!r}, which RDKit cannot read; expected SMARTS such as 'C(=O)O'."
-                )
-            found[str(name)] = pattern
-    return found
-
-
-def matches(mol: Mol, patterns: Mapping[str, Mol]) -> dict[str, list[frozenset[int]]]:
-    """The atoms of each match, by the name of the pattern; patterns that are not there are left out."""
-    found = {name: mol.GetSubstructMatches(pattern, maxMatches=100_000) for name, pattern in patterns.items()}
-    return {name: [frozenset(match) for match in rows] for name, rows in found.items() if rows}
-
-
-def elements(mol: Mol) -> dict[str, list[frozenset[int]]]:
-    """The atoms of each element."""
-    found: dict[str, list[frozenset[int]]] = {}
-    for atom in mol.GetAtoms():
-        found.setdefault(atom.GetSymbol(), []).append(frozenset([atom.GetIdx()]))
-    return found
-
-
-def rings(mol: Mol) -> list[tuple[int, ...]]:
-    """The atoms of each ring of the smallest set of smallest rings."""
-    return [tuple(ring) for ring in mol.GetRingInfo().AtomRings()]
-
-
-def systems(found: Iterable[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """Rings that share atoms, joined."""
-    joined: list[set[int]] = []
-    for ring in found:
-        touching = [system for system in joined if system & set(ring)]
-        joined = [system for system in joined if not system & set(ring)] + [set(ring).union(*touching)]
-    yield from map(frozenset, joined)
-
-
-def named(mol: Mol, found: Iterable[frozenset[int]]) -> dict[str, list[frozenset[int]]]:
-    """Each ring by a name of its own: its SMILES and its atoms."""
-    from rdkit import Chem
-
-    return {f"{Chem.MolFragmentToSmiles(mol, sorted(ring))} at {_spoken(ring)}": [ring] for ring in sorted(found, key=sorted)}
-
-
 def _spoken(atoms: Iterable[int]) -> str:
-    """Numbers with their runs joined.
+    """Numbers in ascending order, with runs written as ranges.
 
     >>> _spoken([5, 3, 4, 9])
     '3-5,9'
@@ -316,3 +447,28 @@ def _spoken(atoms: Iterable[int]) -> str:
         else:
             runs.append([atom, atom])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _values(result: MoleculeAttribution, atoms: list[int]) -> tuple[float, float, float]:
+    """What the atoms of a group add, what one of them adds on average, and what one of the other atoms adds (NaN if none)."""
+    inside = np.zeros(len(result.per_atom), bool)
+    inside[atoms] = True
+    rest = result.per_atom[~inside]
+    return result.per_atom[inside].sum(), result.per_atom[inside].mean(), rest.mean() if len(rest) else np.nan
+
+
+def _substructure(name: str, values: np.ndarray[Any, np.dtype[np.float64]]) -> Substructure:
+    added, per_atom, elsewhere = values.T
+    low, high = np.quantile(added, [0.25, 0.75]).tolist()
+    rest = elsewhere[np.isfinite(elsewhere)]
+    return Substructure(
+        name,
+        len(added),
+        float(added.mean()),
+        float(added.std(ddof=1)) if len(added) > 1 else 0.0,
+        low,
+        high,
+        float((added > 0).mean()),
+        float(per_atom.mean()),
+        float(rest.mean()) if len(rest) else None,
+    )

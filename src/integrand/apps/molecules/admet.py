@@ -47,12 +47,14 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 BATCH = 64
-"""Molecules that are predicted together."""
+"""The number of molecules that are predicted in one batch."""
+
+QUANTITY = "quantity"
 
 
 @dataclass(frozen=True, eq=False)
 class Admet:
-    """One endpoint of ADMET-AI.
+    """A model for one endpoint of ADMET-AI.
 
     Attributes:
         endpoint: what is predicted.
@@ -66,12 +68,12 @@ class Admet:
 
     @property
     def name(self) -> str:
-        """As :func:`integrand.apps.molecules.load` takes it."""
+        """The model's name, as :func:`integrand.apps.molecules.load` takes it."""
         return f"admet:{self.endpoint.name}"
 
     @property
     def outputs(self) -> tuple[str]:
-        """The endpoint."""
+        """The name of the endpoint, as a tuple."""
         return (self.endpoint.name,)
 
     @property
@@ -81,7 +83,7 @@ class Admet:
         return f"{self.endpoint.title} ({self.endpoint.name}{f', {units}' if units else ''})"
 
     def predict(self, molecules: Sequence[str | Mol]) -> Floats:
-        """What ADMET-AI says of each molecule, (molecules, 1): a probability, or a quantity in its units."""
+        """ADMET-AI's prediction for each molecule, (molecules, 1): a probability, or a quantity in its units."""
         mols = [read(one)[1] for one in listed(molecules)]
         found = []
         with torch.no_grad():
@@ -130,11 +132,11 @@ class Admet:
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
+        """The device that the networks are on."""
         return next(self.ensemble.parameters()).device
 
     def _scale(self, score: Score | None) -> Callable[[Tensor], Tensor]:
-        """From the networks' answers, (B, networks, tasks), to the score of the endpoint, (B,)."""
+        """The function from the networks' outputs, (B, networks, tasks), to the score of the endpoint, (B,)."""
         kinds = [kind for kind in SCALES if (kind == QUANTITY) is not self.ensemble.classifies]
         kind = score or kinds[0]
         if kind not in kinds:
@@ -159,7 +161,7 @@ class Admet:
         )
 
     def _integrated(self, graph: Directed, asked: dict[str, Any], columns: bool) -> Integrated:
-        """Attributions of the features of atoms and of bonds, both directions together, or of their sums as one feature."""
+        """Attributions of atoms and bonds (both directions together), per feature or summed over the features."""
         atoms, edges = graph.atoms, graph.edges
         count, bonds = atoms.shape[1], int(graph.near.sum()) // 2
         labels = (torch.arange(count)[:, None], count + torch.arange(edges.shape[1])[:, None] // 2)
@@ -178,7 +180,7 @@ class Admet:
 
 
 def load_admet(endpoint: str, device: torch.device | str | None = None) -> Admet:
-    """The networks of one endpoint, ready to explain.
+    """Load the networks of one endpoint.
 
     Args:
         endpoint: such as ``BBB_Martins``, in upper or lower case.
@@ -192,7 +194,7 @@ def load_admet(endpoint: str, device: torch.device | str | None = None) -> Admet
 
 @dataclass(frozen=True, eq=False)
 class Directed:
-    """Molecules as Chemprop sees them, padded: an edge for each direction of a bond, bond k's two at 2k and 2k + 1.
+    """Molecules as Chemprop sees them, padded, with an edge for each direction of a bond: bond k has edges 2k and 2k + 1.
 
     Attributes:
         atoms: features of the atoms, (B, N, Fv).
@@ -212,12 +214,12 @@ class Directed:
 
     @property
     def structure(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the network takes beside the features."""
+        """The network's inputs besides the features."""
         return self.ends, self.back, self.there, self.near
 
 
 def featurised(mols: Sequence[Mol], device: torch.device) -> Directed:
-    """Chemprop's own features of molecules, padded to the largest, and to one edge where no molecule has a bond."""
+    """Chemprop's features of molecules, padded to the largest, and to one edge where no molecule has a bond."""
     features = _chemprop("featurizers").SimpleMoleculeMolGraphFeaturizer()
     graphs = [features(mol) for mol in mols]
     sizes = [(len(graph.V), len(graph.E)) for graph in graphs]
@@ -238,7 +240,7 @@ def featurised(mols: Sequence[Mol], device: torch.device) -> Directed:
 
 
 def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What Chemprop's features of atoms and of bonds say, in their order."""
+    """The names of Chemprop's features of atoms and of bonds, in their order."""
     features = _chemprop("featurizers").SimpleMoleculeMolGraphFeaturizer()
     from rdkit.Chem import BondStereo, ChiralType, GetPeriodicTable
 
@@ -260,7 +262,7 @@ def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def union(atoms: Tensor, edges: Tensor, ends: Tensor, back: Tensor, there: Tensor, near: Tensor) -> SimpleNamespace:
-    """One graph of all molecules side by side, under the names that Chemprop's layers read."""
+    """One graph of all molecules side by side, with the attribute names that Chemprop's layers read."""
     atom = there.flatten().cumsum(0).reshape(there.shape) - 1
     edge = near.flatten().cumsum(0).reshape(near.shape) - 1
     index = atom.gather(1, ends.flatten(1)).reshape(ends.shape)
@@ -274,7 +276,7 @@ def union(atoms: Tensor, edges: Tensor, ends: Tensor, back: Tensor, there: Tenso
 
 
 class Member(nn.Module):
-    """One network of an ensemble, without what Lightning keeps for training."""
+    """One network of an ensemble, without the parts that Lightning needs for training."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -282,13 +284,13 @@ class Member(nn.Module):
         self.head, self.units = network.predictor.ffn, network.predictor.output_transform
 
     def forward(self, graph: SimpleNamespace) -> Tensor:
-        """Logits or, in their own units, quantities, (B, tasks)."""
+        """Logits, or quantities in their own units, (B, tasks)."""
         hidden = self.norm(self.pool(self.message_passing(graph), graph.batch))
         return self.units(self.head(hidden))  # type: ignore[no-any-return]
 
 
 class Ensemble(nn.Module):
-    """Several networks that answer the same; :data:`SCALES` make one score of their answers.
+    """Networks that predict the same tasks; :data:`SCALES` combine their outputs into one score.
 
     Attributes:
         classifies: whether the answers are logits.
@@ -299,35 +301,19 @@ class Ensemble(nn.Module):
         self.members, self.classifies = nn.ModuleList(members), classifies
 
     def forward(self, atoms: Tensor, edges: Tensor, ends: Tensor, back: Tensor, there: Tensor, near: Tensor) -> Tensor:
-        """The answer of each network, (B, networks, tasks); the arguments are the fields of :class:`Directed`."""
+        """The output of each network, (B, networks, tasks); the arguments are the fields of :class:`Directed`."""
         graph = union(atoms, edges, ends, back, there, near)
         return torch.stack([member(graph) for member in self.members], 1)
 
 
-def _log_mean(logits: Tensor) -> Tensor:
-    """The logarithm of the mean probability, (B,), without rounding small ones to zero."""
-    return nn.functional.logsigmoid(logits).logsumexp(1) - math.log(logits.shape[1])
-
-
-QUANTITY = "quantity"
-
-SCALES: dict[str, Callable[[Tensor], Tensor]] = {
-    QUANTITY: lambda answers: answers.mean(1),
-    "probability": lambda logits: logits.sigmoid().mean(1),
-    "log-probability": _log_mean,
-    "logit": lambda logits: _log_mean(logits) - _log_mean(-logits),
-}
-"""From the answers of networks to one task, (B, networks), to the score of the ensemble, (B,): that of their mean."""
-
-
 @dataclass(frozen=True)
 class Endpoint:
-    """What one output of an ensemble predicts.
+    """A property that one output of an ensemble predicts.
 
     Attributes:
         name: as ADMET-AI writes it.
         title: in words.
-        units: of a quantity; empty for a probability.
+        units: the units of a quantity; empty for a probability.
         folder: where the networks are.
         column: which of their outputs it is.
     """
@@ -340,7 +326,7 @@ class Endpoint:
 
 
 def find_endpoint(name: str) -> Endpoint:
-    """By its name, in upper or lower case; the error names those that are near."""
+    """Find an endpoint by its name, ignoring case; the error suggests similar names."""
     asked = name.strip().lower()
     known = {one.name.lower(): one for one in endpoints()}
     if asked in known:
@@ -354,7 +340,7 @@ def find_endpoint(name: str) -> Endpoint:
 
 @cache
 def endpoints() -> tuple[Endpoint, ...]:
-    """All that the installed ADMET-AI has networks for."""
+    """All endpoints of the installed ADMET-AI."""
     resources = _resources()
     with (resources / "data" / "admet.csv").open(encoding="utf-8", newline="") as file:
         about = {row["id"]: row for row in csv.DictReader(file)}
@@ -368,7 +354,7 @@ def endpoints() -> tuple[Endpoint, ...]:
 
 
 def load_ensemble(folder: Path) -> Ensemble:
-    """The networks in a folder, in eval mode and frozen, on the processor."""
+    """Load the networks in a folder, in eval mode and frozen, on the CPU."""
     models = _chemprop("models")
     networks = [models.load_model(path) for path in _files(folder)]
     classifies = {isinstance(network.predictor, _chemprop("nn").BinaryClassificationFFN) for network in networks}
@@ -382,8 +368,22 @@ def load_ensemble(folder: Path) -> Ensemble:
     return Ensemble([Member(network) for network in networks], classifies=classifies.pop()).eval().requires_grad_(False)
 
 
+def _log_mean(logits: Tensor) -> Tensor:
+    """The logarithm of the mean probability, (B,), without rounding small ones to zero."""
+    return nn.functional.logsigmoid(logits).logsumexp(1) - math.log(logits.shape[1])
+
+
+SCALES: dict[str, Callable[[Tensor], Tensor]] = {
+    QUANTITY: lambda answers: answers.mean(1),
+    "probability": lambda logits: logits.sigmoid().mean(1),
+    "log-probability": _log_mean,
+    "logit": lambda logits: _log_mean(logits) - _log_mean(-logits),
+}
+"""From the networks' outputs for one task, (B, networks), to the score of the ensemble's mean prediction, (B,)."""
+
+
 def _resources() -> Path:
-    """The data of the package, found without importing it: that loads its web pages' and tables' needs."""
+    """The package's data folder, found without importing the package, which would load much else."""
     found = find_spec("admet_ai")
     if found is None or found.origin is None:
         raise MissingExtraError("admet-ai", "admet", "explaining ADMET-AI's predictions")

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 RTOL = {"float64": 1e-9}
-"""How far equal values may differ, by what the network computed in; other precisions: :data:`ROUGH`."""
+"""The relative difference up to which values count as equal, by precision; :data:`ROUGH` for other precisions."""
 
 ROUGH = 1e-5
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Atoms of a molecule with identical attributions, whose neighbourhoods differ.
+    """Atoms of a molecule that have identical attributions but different neighbourhoods.
 
     Attributes:
         molecule: its place among the results.
@@ -80,17 +80,17 @@ class Degenerate:
 
     @property
     def affected_molecules(self) -> int:
-        """How many molecules have such atoms."""
+        """The number of molecules that have atoms the network cannot tell apart."""
         return len({one.molecule for one in self.found})
 
     @property
     def affected_atoms(self) -> int:
-        """How many atoms are such."""
+        """The number of atoms that the network cannot tell from another one."""
         return sum(len(one.atoms) for one in self.found)
 
     @property
     def remedy(self) -> str:
-        """What to do about it, in words ('' where nothing was found)."""
+        """What to do about such atoms, in words; '' where none were found."""
         if not self.found:
             return ""
         return (
@@ -100,11 +100,11 @@ class Degenerate:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """A table, a row for each class of atoms."""
+        """The classes of atoms as a table, one row each."""
         return [dict(vars(one)) for one in self.found]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
+        """The findings as a dictionary for JSON."""
         head = {"molecules": self.molecules, "atoms": self.atoms, "radius": self.radius, "rtol": self.rtol}
         head |= {"affected_molecules": self.affected_molecules, "affected_atoms": self.affected_atoms}
         rows = [row | {"atoms": list(row["atoms"]), "surroundings": list(row["surroundings"])} for row in self.rows()]
@@ -142,7 +142,7 @@ def find_degenerate(
         molecules: SMILES or molecules, with a model.
         radius: how many bonds a neighbourhood reaches.
         rtol: the relative difference up to which values are identical; by default 1e-9 in float64, 1e-5 otherwise.
-        options: of the model's ``explain``.
+        options: options of the model's ``explain``.
     """
     if radius < 0 or (rtol is not None and not rtol > 0):
         raise OptionError(f"got radius={radius}, rtol={rtol}; expected bonds from 0 on and a small positive number.")
@@ -150,6 +150,23 @@ def find_degenerate(
     limit = rtol or max(RTOL.get(one.certificate.precision, ROUGH) for one in results)
     classes = [alike for i, one in enumerate(results) for alike in _classes(i, one, radius, limit)]
     return Degenerate(tuple(classes), len(results), sum(len(one.atoms) for one in results), radius, limit)
+
+
+def neighbourhoods(mol: Mol, radius: int) -> list[int]:
+    """A number for each atom that is equal for atoms whose surroundings look the same up to ``radius`` bonds.
+
+    Looked at are elements, charges, hydrogens, aromaticity, rings and bonds, round by round, as fingerprints do; stereo is not.
+    """
+    kinds = _numbered(
+        (a.GetAtomicNum(), a.GetFormalCharge(), a.GetTotalNumHs(), a.GetDegree(), a.GetIsAromatic(), a.IsInRing())
+        for a in mol.GetAtoms()
+    )
+    for _ in range(radius):
+        kinds = _numbered(
+            (kinds[a.GetIdx()], *sorted((str(b.GetBondType()), kinds[b.GetOtherAtomIdx(a.GetIdx())]) for b in a.GetBonds()))
+            for a in mol.GetAtoms()
+        )
+    return kinds
 
 
 def _results(
@@ -180,7 +197,7 @@ def _classes(place: int, result: MoleculeAttribution, radius: int, rtol: float) 
 
 
 def _same(rows: Floats, rtol: float) -> list[list[int]]:
-    """Places of rows that are equal, each of whose entries may differ by rtol of the largest; only where there are several."""
+    """The indices of rows that are equal up to ``rtol`` of the largest entry, in classes of at least two."""
     left, found = list(range(len(rows))), []
     while left:
         first = rows[left[0]]
@@ -191,7 +208,7 @@ def _same(rows: Floats, rtol: float) -> list[list[int]]:
 
 
 def _pairs_too(result: MoleculeAttribution, atoms: Sequence[int], rtol: float) -> bool:
-    """Whether the pairs of each atom have the same attributions, in whatever order."""
+    """Whether the pairs of all these atoms have the same attributions, in any order."""
     of_each = [_ordered(result.pair_features[(result.ends == atom).any(1)]) for atom in atoms]
     first = of_each[0]
     limit = rtol * np.abs(first).max(initial=0.0)
@@ -199,25 +216,8 @@ def _pairs_too(result: MoleculeAttribution, atoms: Sequence[int], rtol: float) -
 
 
 def _ordered(rows: Floats) -> Floats:
-    """Rows in an order that rounding cannot change: by what they add up to."""
+    """The rows sorted by their sums, an order that rounding cannot change."""
     return rows[np.argsort(rows.sum(1), kind="stable")]
-
-
-def neighbourhoods(mol: Mol, radius: int) -> list[int]:
-    """A number for each atom's neighbourhood: the same for atoms whose surroundings look the same up to that many bonds.
-
-    Looked at are elements, charges, hydrogens, aromaticity, rings and bonds, round by round, as fingerprints do; stereo is not.
-    """
-    kinds = _numbered(
-        (a.GetAtomicNum(), a.GetFormalCharge(), a.GetTotalNumHs(), a.GetDegree(), a.GetIsAromatic(), a.IsInRing())
-        for a in mol.GetAtoms()
-    )
-    for _ in range(radius):
-        kinds = _numbered(
-            (kinds[a.GetIdx()], *sorted((str(b.GetBondType()), kinds[b.GetOtherAtomIdx(a.GetIdx())]) for b in a.GetBonds()))
-            for a in mol.GetAtoms()
-        )
-    return kinds
 
 
 def _numbered(keys: Iterator[Any]) -> list[int]:

@@ -1,15 +1,6 @@
-"""Which atoms and bonds made a network say so of a molecule: section 6.5 of the paper.
+"""Networks on molecules: loads them by name, and attributes their outputs to atoms and pairs of atoms.
 
-    model = molecules.load("weave-w2n2")                    # or "admet:BBB_Martins"
-    found = model.explain(["CC(=O)Oc1ccccc1C(=O)O"])[0]
-    print(found)                                            # what atoms, bonds and other pairs add, and the certificate
-    print(found.account(smarts={"ester": "C(=O)O[#6]"}))    # shares by kind, element, functional group, ring, pattern
-    found.save("aspirin.html")                              # or .svg, .png, .json, .csv
-    print(molecules.substructures(model.explain(many)))     # over a data set: which groups drive the class
-    print(molecules.find_degenerate(model, many))           # atoms that the network cannot tell apart
-
-A network of your own: :class:`GraphModel`, around any function of our graphs; or anything with the methods of
-:class:`MoleculeModel`. The baseline is the molecule with all features zero.
+The baseline is the molecule with all features zero. :mod:`integrand.apps.molecules` shows how they are used.
 """
 
 from __future__ import annotations
@@ -42,9 +33,20 @@ SOURCE = "integrand's own, trained on PCBA-588342 (MoleculeNet, MIT) by training
 
 ADMET = "admet:"
 
+BATCH = 64
+"""The number of molecules that are explained in one batch."""
+
+OPTIONS = ("chunk", "max_evaluations", "memory", "rule", "steps")
+"""The options of :func:`integrand.integrated_gradients` that make sense for a batch of graphs."""
+
+Integrated = tuple[Floats, Floats, ExampleCertificate]
+"""The attributions of one molecule, (atoms, features) and (pairs, features), and their certificate."""
+
+Network = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
 
 def load(name: str = "weave-w2n2", device: torch.device | str | None = None) -> MoleculeModel:
-    """A network that tells something of molecules, on a device: by default a GPU where torch finds one.
+    """Load a network that predicts properties of molecules onto a device, by default a GPU where torch finds one.
 
     Args:
         name: ``weave-w2n2``, ``weave-w1n2``, or these with ``-simple``: whether a molecule is active in the assay PCBA-588342.
@@ -64,21 +66,9 @@ def load(name: str = "weave-w2n2", device: torch.device | str | None = None) -> 
     raise OptionError(f"got the model {name!r}; expected one of {', '.join(NAMES)}, or {ADMET} and an endpoint of ADMET-AI.")
 
 
-BATCH = 64
-"""Molecules that are explained together."""
-
-OPTIONS = ("chunk", "max_evaluations", "memory", "rule", "steps")
-"""Of :func:`integrand.integrated_gradients`, those that make sense for a batch of graphs."""
-
-Integrated = tuple[Floats, Floats, ExampleCertificate]
-"""Of one molecule: attributions (atoms, features) and (pairs, features), and how far they can be trusted."""
-
-Network = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
 @dataclass(frozen=True, eq=False)
 class GraphModel:
-    """A network on molecular graphs: a Weave network, or a function of yours.
+    """A network on molecular graphs: a Weave network, or a function of your own.
 
     >>> def heavy(atoms, pairs, ends, there, near):
     ...     return atoms.sum((1, 2))[:, None]
@@ -94,7 +84,7 @@ class GraphModel:
         features: which ones it reads: ``full`` are those of Kearnes et al. (2016), ``simple`` the element, the bond and the
             distance.
         outputs: a name for each number that it gives.
-        name: of the model.
+        name: the name of the model.
         source: where it is from.
         logits: whether the outputs are logits of yes or no, each on its own; otherwise they are numbers as they stand.
     """
@@ -112,13 +102,13 @@ class GraphModel:
             raise OptionError(f"got outputs={given!r}; expected a name for each number, such as ('active',).")
 
     def double(self) -> GraphModel:
-        """The same in float64, for comparisons that rounding must not decide."""
+        """A copy of the model in float64, for comparisons that rounding must not decide."""
         if not isinstance(self.network, nn.Module):
             return self
         return replace(self, network=copy.deepcopy(self.network).double())
 
     def find(self, target: str | int | None) -> int:
-        """The output that a target names: its name or its number; None is the only one.
+        """The index of an output, given its name or number; None stands for the only output.
 
         Raises:
             TargetError: there is no such output.
@@ -132,7 +122,7 @@ class GraphModel:
         raise TargetError(f"got the target {target!r}; expected one of {', '.join(self.outputs)}.")
 
     def predict(self, molecules: Sequence[str | Mol]) -> Floats:
-        """What the network says of each molecule, (molecules, outputs): probabilities, or numbers where it gives no logits."""
+        """Predictions for each molecule, (molecules, outputs): probabilities, or numbers where it gives no logits."""
         graphs = [self._graph(one)[1] for one in listed(molecules)]
         found = np.zeros((len(graphs), len(self.outputs)))
         with torch.no_grad(), undisturbed(self.network):
@@ -153,7 +143,7 @@ class GraphModel:
         progress: Callable[[int, int], object] | None = None,
         **options: Any,
     ) -> list[MoleculeAttribution]:
-        """Integrated gradients of an output from the molecule with all features zero; about equal molecules go together.
+        """Integrated gradients of an output from the molecule with all features zero, in batches of similar size.
 
         Args:
             molecules: SMILES, or molecules of RDKit (whose hydrogens are taken off).
@@ -185,7 +175,10 @@ class GraphModel:
         return results
 
     def _score(self, output: int, score: Score | None) -> Callable[[Tensor], Tensor]:
-        """From what the network gives to what is explained; outputs are yes or no each, so softmax would be wrong."""
+        """The function from the network's output to the explained score.
+
+        Each output is a yes or no of its own, so a softmax would be wrong.
+        """
         kind = score or ("probability" if self.logits else "logit")
         scales: dict[str, Callable[[Tensor], Tensor]] = {"logit": lambda said: said}
         if self.logits:
@@ -213,7 +206,7 @@ class GraphModel:
         return replace(padded, atoms=padded.atoms.to(like.dtype), pairs=padded.pairs.to(like.dtype))
 
     def _integrated(self, graphs: Sequence[Graph], asked: dict[str, Any], columns: bool) -> list[Integrated]:
-        """Attributions of each molecule: of the features of atoms and pairs, or of their sums as a single feature."""
+        """Attributions of each molecule: per feature of atoms and pairs, or summed over the features as one column."""
         atoms, pairs, *rest = self._batch(graphs).tensors
         count = atoms.shape[1]
         labels = (torch.arange(count)[:, None], count + torch.arange(pairs.shape[1])[:, None])
@@ -248,6 +241,6 @@ class GraphModel:
 
 
 def _batches(graphs: Sequence[Graph], size: int) -> list[list[int]]:
-    """Places of graphs that go together: about equal ones."""
+    """Indices of graphs in batches of similar size."""
     order = sorted(range(len(graphs)), key=lambda i: (len(graphs[i].atoms), len(graphs[i].pairs)))
     return [order[i : i + size] for i in range(0, len(order), size)]

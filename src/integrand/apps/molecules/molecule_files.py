@@ -1,4 +1,4 @@
-"""Molecules in files: lists of SMILES, tables with a column of them, SD files; compressed or not, read as they come."""
+"""Molecules in files: reads SMILES lists, tables and SD files, compressed or not; writes attributions as tables."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ SDFS = (".sdf", ".sd")
 _SMILES = ("smiles", "canonical smiles", "isomeric smiles", "smi", "structure")
 _NAMES = ("name", "id", "title", "molecule name", "compound name", "mol id", "molecule id", "compound id", "chembl id")
 
+COLUMNS = ("smiles", "kind", "index", "name", "begin", "end", "value", "pairs", "total")
+"""The columns of the table of attributions; see :meth:`MoleculeAttribution.rows`."""
+
 
 @dataclass(frozen=True)
 class Record:
-    """One molecule of a file, or of what was typed.
+    """One molecule of a file, or of the command line.
 
     Attributes:
         text: the molecule as it is written: a SMILES, or a mol block.
@@ -54,11 +57,11 @@ class Record:
 
     @property
     def title(self) -> str:
-        """For people: what it is called, or what it is."""
+        """The molecule's name for people, or its SMILES where it has none."""
         return self.name or ("" if self.block else self.text) or self.where
 
     def molecule(self) -> str | Mol:
-        """The SMILES as it is written, or the mol block as RDKit reads it, with its atoms (less hydrogens) in their order.
+        """The SMILES as it is written, or the mol block as read by RDKit, with heavy atoms in their order.
 
         Raises:
             InputError: there is none.
@@ -68,8 +71,11 @@ class Record:
         return _from_block(self.text) if self.block else self.text
 
 
+Reader = Callable[[IO[str], str], Iterator[Record]]
+
+
 def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
-    """The molecules of a file, one after the other; a file that breaks off ends with a record that says so.
+    """Read the molecules of a file one by one; a file that breaks off ends with a record that says so.
 
     Args:
         path: lists (``.smi``, ``.smiles``, ``.ism``, ``.txt``) hold a SMILES and maybe a name per line, and maybe a heading;
@@ -95,11 +101,56 @@ def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
         raise FileError(f"{path} holds no molecule; expected a SMILES per line, a table with a column of them, or an SD file.")
 
 
-Reader = Callable[[IO[str], str], Iterator[Record]]
+def rows(result: MoleculeAttribution) -> list[dict[str, Any]]:
+    """The attributions of a molecule as table rows; see :meth:`MoleculeAttribution.rows`."""
+    found: list[dict[str, Any]] = [
+        _row(kind="atom", index=i, name=result.mol.GetAtomWithIdx(i).GetSymbol(), value=own, pairs=total - own, total=total)
+        for i, (own, total) in enumerate(zip(result.atoms.tolist(), result.per_atom.tolist(), strict=True))
+    ]
+    seen = sorted(zip(result.bonds.tolist(), result.ends.tolist(), result.pair_values.tolist(), strict=True), key=_bonds_first)
+    for bond, (i, j), value in seen:
+        kind = {"kind": "pair"} if bond < 0 else {"kind": "bond", "index": bond}
+        found.append(_row(**kind, name=f"{result.name(i)}-{result.name(j)}", begin=i, end=j, value=value))
+    found += [_row(kind="other", name=name, value=value, total=value) for name, value in result.others.items()]
+    return [row | {"smiles": result.smiles} for row in found]
+
+
+def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
+    """The attributions of a molecule as a dictionary for JSON; see :meth:`MoleculeAttribution.to_dict`."""
+    one = result.certificate
+    facts: dict[str, Any] = {"status": one.status.value, "remedy": one.remedy, "error": one.error, "tol": one.tol}
+    facts |= {"residual": one.residual, "magnitude": one.magnitude, "gradients": one.gradients, "target": one.target}
+    found = {
+        "smiles": result.smiles,
+        "model": result.model,
+        "label": result.label,
+        "score": result.score,
+        "baseline_score": result.baseline_score,
+        "sum": result.total,
+        "certificate": {name: _finite(value) for name, value in facts.items()},
+        "rows": [{k: v for k, v in row.items() if v is not None and k != "smiles"} for row in rows(result)],
+        "account": result.account().to_dict(),
+    }
+    if result.atom_columns:
+        found["atom_features"] = _matrix_rows(result.atom_columns, result.atom_features)
+    if result.pair_columns:
+        found["pair_features"] = _matrix_rows(result.pair_columns, result.pair_features) | {"ends": result.ends.tolist()}
+    return found
+
+
+def write_csv(results: Iterable[MoleculeAttribution], path: str | PathLike[str]) -> Path:
+    """Write the attributions of several molecules as one table, with the rows of :meth:`MoleculeAttribution.rows`."""
+    where = Path(path)
+    with where.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for result in results:
+            writer.writerows(result.rows())
+    return where
 
 
 def _reader(path: Path, column: str | None) -> Reader:
-    """How to read a file, by its ending."""
+    """The function that reads a file, chosen by its suffix."""
     ending = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
     if ending in TABLES:
         return partial(_table, column=column)
@@ -115,7 +166,7 @@ def _reader(path: Path, column: str | None) -> Reader:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """As text, with any line ends, with or without a mark of its encoding; bytes that are no text become a sign for that."""
+    """Open a file as text, compressed or not, in UTF-8 or UTF-16; undecodable bytes are replaced."""
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as raw:
         start = raw.read(2)
         raw.seek(0)
@@ -155,7 +206,7 @@ def _table(file: IO[str], name: str, *, column: str | None) -> Iterator[Record]:
 
 
 def _column(headings: Sequence[str], wanted: str | None, name: str) -> int:
-    """Where the SMILES are."""
+    """The index of the column of SMILES."""
     plain = [_plain(heading) for heading in headings]
     if wanted is not None and wanted in headings:
         return headings.index(wanted)
@@ -177,7 +228,7 @@ def _name_column(headings: Sequence[str]) -> int | None:
 
 
 def _plain(heading: str) -> str:
-    """A heading without case and signs: ``Canonical_SMILES`` is ``canonical smiles``."""
+    """A heading in lower case without punctuation: ``Canonical_SMILES`` is ``canonical smiles``."""
     return re.sub(r"[\W_]+", " ", heading).strip().lower()
 
 
@@ -195,7 +246,7 @@ def _sdf(file: IO[str], name: str) -> Iterator[Record]:
 
 
 def _from_sdf(lines: Sequence[str], where: str) -> Record:
-    """A record: a title, the mol block, then data (a line ``> <NAME>``, then the value)."""
+    """A record of an SD file: a title, the mol block, then data (a line ``> <NAME>``, then the value)."""
     end = next((i + 1 for i, line in enumerate(lines) if line.startswith("M  END")), len(lines))
     facts = [(re.search(r"<(.*?)>", line), i) for i, line in enumerate(lines[end:-1], end) if line.startswith(">")]
     data = {found[1]: lines[i + 1].strip() for found, i in facts if found is not None}
@@ -205,7 +256,7 @@ def _from_sdf(lines: Sequence[str], where: str) -> Record:
 
 
 def _from_block(block: str) -> Mol:
-    """The molecule of a mol block; RDKit's log is kept quiet."""
+    """Parse a mol block, with RDKit's log silenced."""
     try:
         from rdkit import Chem, rdBase
     except ImportError:
@@ -216,58 +267,6 @@ def _from_block(block: str) -> Mol:
         what = "that RDKit cannot read" if mol is None else "without atoms"
         raise InputError(f"got a record {what}; expected a valid mol block.")
     return mol
-
-
-COLUMNS = ("smiles", "kind", "index", "name", "begin", "end", "value", "pairs", "total")
-"""Of the table: see :meth:`MoleculeAttribution.rows`."""
-
-
-def rows(result: MoleculeAttribution) -> list[dict[str, Any]]:
-    """See :meth:`MoleculeAttribution.rows`."""
-    found: list[dict[str, Any]] = [
-        _row(kind="atom", index=i, name=result.mol.GetAtomWithIdx(i).GetSymbol(), value=own, pairs=total - own, total=total)
-        for i, (own, total) in enumerate(zip(result.atoms.tolist(), result.per_atom.tolist(), strict=True))
-    ]
-    seen = sorted(zip(result.bonds.tolist(), result.ends.tolist(), result.pair_values.tolist(), strict=True), key=_bonds_first)
-    for bond, (i, j), value in seen:
-        kind = {"kind": "pair"} if bond < 0 else {"kind": "bond", "index": bond}
-        found.append(_row(**kind, name=f"{result.name(i)}-{result.name(j)}", begin=i, end=j, value=value))
-    found += [_row(kind="other", name=name, value=value, total=value) for name, value in result.others.items()]
-    return [row | {"smiles": result.smiles} for row in found]
-
-
-def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
-    """See :meth:`MoleculeAttribution.to_dict`."""
-    one = result.certificate
-    facts: dict[str, Any] = {"status": one.status.value, "remedy": one.remedy, "error": one.error, "tol": one.tol}
-    facts |= {"residual": one.residual, "magnitude": one.magnitude, "gradients": one.gradients, "target": one.target}
-    found = {
-        "smiles": result.smiles,
-        "model": result.model,
-        "label": result.label,
-        "score": result.score,
-        "baseline_score": result.baseline_score,
-        "sum": result.total,
-        "certificate": {name: _finite(value) for name, value in facts.items()},
-        "rows": [{k: v for k, v in row.items() if v is not None and k != "smiles"} for row in rows(result)],
-        "account": result.account().to_dict(),
-    }
-    if result.atom_columns:
-        found["atom_features"] = _matrix_rows(result.atom_columns, result.atom_features)
-    if result.pair_columns:
-        found["pair_features"] = _matrix_rows(result.pair_columns, result.pair_features) | {"ends": result.ends.tolist()}
-    return found
-
-
-def write_csv(results: Iterable[MoleculeAttribution], path: str | PathLike[str]) -> Path:
-    """Write the rows of several molecules as one table, as :meth:`MoleculeAttribution.rows` describes it."""
-    where = Path(path)
-    with where.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        for result in results:
-            writer.writerows(result.rows())
-    return where
 
 
 def _row(**given: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ Features = Literal["full", "simple"]
 Floats = NDArray[np.float32]
 
 REACH = 2
-"""Pairs further apart than this many bonds are left out (N2)."""
+"""Pairs of atoms further apart than this many bonds are left out (N2)."""
 
 _ELEMENTS = {1: "H", 6: "C", 7: "N", 8: "O", 9: "F", 15: "P", 16: "S", 17: "Cl", 35: "Br", 53: "I"}
 _TYPES = tuple(f"atom {name}" for name in (*_ELEMENTS.values(), "metal"))
@@ -96,17 +96,17 @@ class Batch:
     near: Tensor
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """A copy of the batch on another device."""
         return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """In the order that the network takes them."""
+        """The tensors of the batch in the order that the network takes them."""
         return self.atoms, self.pairs, self.ends, self.there, self.near
 
 
 def parse(smiles: str) -> Mol:
-    """Read a SMILES; :class:`~integrand.errors.InputError` in one line if RDKit cannot.
+    """Parse a SMILES; an :class:`~integrand.errors.InputError` in one line if RDKit cannot.
 
     >>> parse("CC(=O)O").GetNumAtoms()
     4
@@ -136,7 +136,7 @@ def listed(molecules: Sequence[str | Mol] | str | Mol) -> list[str | Mol]:
 
 
 def read(molecule: str | Mol) -> tuple[str, Mol]:
-    """A molecule with heavy atoms only, and how it is written.
+    """The SMILES and the RDKit molecule, with heavy atoms only, of a SMILES or a molecule.
 
     Molecules of RDKit are sanitised in a copy: kekulised or read without that, they would get other features than their SMILES.
     """
@@ -160,7 +160,7 @@ def read(molecule: str | Mol) -> tuple[str, Mol]:
 
 
 def graph(mol: Mol, features: Features = "full") -> Graph:
-    """The features of a molecule; the molecule itself stays as it is.
+    """The features of a molecule as tensors; the molecule itself is not changed.
 
     Atoms: the element (one of ten, or metal; others have none), R or S, formal charge, Gasteiger's partial charge (0 where
     it is not defined, as in most molecules with covalently bound metals), how many rings of 3 to 8 atoms it is in,
@@ -213,7 +213,7 @@ def _chem() -> Any:
 
 
 def _parsed(smiles: str) -> tuple[Mol | None, str]:
-    """RDKit's molecule or None, and why not; nothing is logged."""
+    """RDKit's molecule, or None and the reason; nothing is logged."""
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
@@ -272,7 +272,7 @@ def _partial_charges(mol: Any, atoms: Sequence[Any]) -> Floats:
 
 
 def _pair_features(mol: Any) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Features (P, 12), ends (P, 2) and RDKit's bond (P,) of the pairs in reach."""
+    """Features (P, 12), ends (P, 2) and RDKit's bond index (P,) of the pairs within :data:`REACH`."""
     distance = _chem().GetDistanceMatrix(mol)
     ends = np.argwhere(np.triu(distance <= REACH, 1)).astype(np.int64)
     count = mol.GetNumAtoms()

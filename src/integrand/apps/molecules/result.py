@@ -1,4 +1,4 @@
-"""What each atom and each pair of atoms adds to what a network says of a molecule."""
+"""The result for a molecule: the attribution of a network's output to each atom and each pair of atoms."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ Ints = NDArray[np.int64]
 
 
 class MoleculeModel(Protocol):
-    """What explains molecules: :class:`~integrand.apps.molecules.GraphModel`, ADMET-AI's networks, or something of yours."""
+    """The interface of a model that explains molecules: :class:`~integrand.apps.molecules.GraphModel`, or your own."""
 
     @property
     def name(self) -> str:
-        """Of the model, for people."""
+        """The name of the model, for people."""
         ...
 
     @property
     def source(self) -> str:
-        """Where its weights are from."""
+        """Where the model's weights come from."""
         ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What it says of a molecule, a name for each number."""
+        """The names of the model's outputs."""
         ...
 
     def predict(self, molecules: Sequence[str | Mol]) -> Floats:
-        """What it says of each, (molecules, outputs): probabilities where it gives any."""
+        """The model's outputs for each molecule, (molecules, outputs): probabilities where it gives any."""
         ...
 
     def explain(
@@ -60,7 +60,7 @@ class MoleculeModel(Protocol):
         tol: float = 0.01,
         **options: Any,
     ) -> list[MoleculeAttribution]:
-        """Attribute one output to atoms and pairs, for each molecule."""
+        """Attribute one output to atoms and pairs of atoms, for each molecule."""
         ...
 
 
@@ -78,7 +78,7 @@ class MoleculeAttribution:
         certificate: how far the values can be trusted; its error is that of the single columns.
         others: what belongs to no atom and no pair, such as descriptors of the whole molecule, by name.
         atom_columns: names of the features of atoms; empty where only sums were kept.
-        pair_columns: names of the features of pairs, likewise.
+        pair_columns: names of the features of pairs; empty where only sums were kept.
         model: what was explained, in words.
     """
 
@@ -118,17 +118,17 @@ class MoleculeAttribution:
 
     @cached_property
     def atoms(self) -> Floats:
-        """What each atom adds by its own features, (atoms,)."""
+        """The attribution of each atom's own features, (atoms,)."""
         return np.asarray(self.atom_features.sum(1))
 
     @cached_property
     def pair_values(self) -> Floats:
-        """What each of :attr:`ends` adds, (pairs,)."""
+        """The attribution of each pair in :attr:`ends`, (pairs,)."""
         return np.asarray(self.pair_features.sum(1))
 
     @cached_property
     def pairs(self) -> Floats:
-        """What each pair adds, (atoms, atoms): symmetric, the value of a pair in both places, zero on the diagonal."""
+        """The attributions of pairs as a symmetric matrix with zero diagonal, (atoms, atoms)."""
         found = np.zeros((len(self.atoms), len(self.atoms)))
         i, j = self.ends.T
         found[i, j] = found[j, i] = self.pair_values
@@ -136,13 +136,16 @@ class MoleculeAttribution:
 
     @cached_property
     def bonds(self) -> Ints:
-        """RDKit's number of the bond between each of :attr:`ends`, (pairs,); -1 where there is none."""
+        """RDKit's index of the bond between each pair in :attr:`ends`, (pairs,); -1 for pairs without a bond."""
         found = (self.mol.GetBondBetweenAtoms(i, j) for i, j in self.ends.tolist())
         return np.array([-1 if bond is None else bond.GetIdx() for bond in found], np.int64)
 
     @cached_property
     def per_atom(self) -> Floats:
-        """What each atom adds with half of each of its pairs, (atoms,): this and the others add up to the whole."""
+        """The attribution of each atom with half of each of its pairs, (atoms,).
+
+        Together with the others these add up to the whole.
+        """
         return np.asarray(self.atoms + self.pairs.sum(1) / 2)
 
     @property
@@ -152,7 +155,7 @@ class MoleculeAttribution:
 
     @property
     def baseline_score(self) -> float:
-        """F(x'): the same with all features zero."""
+        """F(x'): the explained output with all features zero."""
         return self.certificate.baseline_score
 
     @property
@@ -162,31 +165,31 @@ class MoleculeAttribution:
 
     @cached_property
     def total(self) -> float:
-        """What they do add up to."""
+        """The sum of all attributions."""
         return math.fsum([*self.atoms, *self.pair_values, *self.others.values()])
 
     @cached_property
     def magnitude(self) -> float:
-        """The magnitudes of atoms, pairs and others added up."""
+        """The sum of the magnitudes of all attributions."""
         return math.fsum(map(abs, [*self.atoms, *self.pair_values, *self.others.values()]))
 
     @property
     def origin(self) -> dict[str, str]:
-        """How it was made, for a page."""
+        """The model, the output and the baseline, for the page's section on how it was made."""
         return {"model": self.model, "output": self.label, "baseline": "all features zero"}
 
     def name(self, atom: int) -> str:
-        """An atom for people: its element and number, such as ``N4``."""
+        """The name of an atom for people: its element and number, such as ``N4``."""
         return f"{self.mol.GetAtomWithIdx(atom).GetSymbol()}{atom}"
 
     def account(self, *, smarts: Mapping[str, str] | None = None) -> Account:
-        """Where the score comes from: atoms, bonds, elements, functional groups, rings; see :func:`account`."""
+        """Account for the score by atoms, bonds, elements, functional groups and rings; see :func:`account`."""
         from .accounting import account
 
         return account(self, smarts=smarts)
 
     def drawing(self, *, title: str = "") -> Molecule:
-        """For the pictures of :mod:`integrand.render.molecule`."""
+        """The molecule in the form that :mod:`integrand.render.molecule` draws."""
         from ...render.molecule.molecule_data import Molecule
 
         return Molecule(
@@ -201,7 +204,7 @@ class MoleculeAttribution:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """A table: a row for each atom, each bond, each pair that is no bond and each of the others.
+        """The attributions as a table: a row for each atom, bond, other pair of atoms, and each of the others.
 
         ``value`` is what it adds itself; for an atom, ``pairs`` is half of what its pairs add, and ``total`` both. The totals
         of the atoms and others add up to the whole, and so do the values of all rows. ``index`` is RDKit's number of the atom
@@ -212,7 +215,10 @@ class MoleculeAttribution:
         return rows(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it; what is not finite becomes None. Features only where they have names."""
+        """The result as a dictionary for JSON; numbers that are not finite become None.
+
+        Single features are included only where they have names.
+        """
         from .molecule_files import as_dict
 
         return as_dict(self)
@@ -226,11 +232,11 @@ class MoleculeAttribution:
         return page(self.drawing(), notes=[" ".join(account.notes)], meta=self.origin, command=command, **given)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write it by the ending of the path: ``.html``, ``.svg``, ``.png`` or ``.pdf``, ``.json``, ``.csv``.
+        """Write the result by the suffix of the path: ``.html``, ``.svg``, ``.png``, ``.pdf``, ``.json`` or ``.csv``.
 
         Args:
             path: where to.
-            **options: of :meth:`page`, or of :func:`integrand.render.molecule.save`.
+            **options: options of :meth:`page`, or of :func:`integrand.render.molecule.save`.
         """
         where = Path(path)
         ending = where.suffix.lower()

@@ -19,11 +19,11 @@ WeaveName = Literal["weave-w1n2", "weave-w2n2", "weave-w1n2-simple", "weave-w2n2
 NAMES: tuple[WeaveName, ...] = ("weave-w1n2", "weave-w2n2", "weave-w1n2-simple", "weave-w2n2-simple")
 
 MEMBERS = 11
-"""Gaussians of the histogram."""
+"""The number of Gaussians in a histogram."""
 
 
 class WeaveModule(nn.Module):
-    """From features of atoms and pairs to new ones of both.
+    """A Weave module: new features of atoms and of pairs from those of both.
 
     Atoms get their own features and the sum over their pairs; pairs get their own features and those of their two atoms, in
     both orders, so that the order does not matter.
@@ -48,7 +48,7 @@ class WeaveModule(nn.Module):
             self.pair_mix = nn.Linear(2 * hidden, hidden)
 
     def forward(self, atoms: Tensor, pairs: Tensor, ends: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
-        """From (B, N, atoms) and (B, P, pairs) to (B, N, hidden) and (B, P, hidden)."""
+        """Compute new features (B, N, hidden) and (B, P, hidden) from those of atoms and pairs."""
         sent = torch.relu(self.pair_to_atom(pairs)) * near.unsqueeze(2)
         received = _scattered(sent, ends, atoms.shape[1])
         mixed = torch.relu(self.atom_mix(torch.cat([torch.relu(self.atom_to_atom(atoms)), received], 2)))
@@ -64,7 +64,7 @@ class WeaveModule(nn.Module):
 
 
 class MaskedNorm(nn.Module):
-    """Batch-norm without scale and shift, over the atoms that are there; in eval mode a fixed linear map."""
+    """Batch-norm without scale and shift over the real atoms; in eval mode a fixed linear map."""
 
     mean: Tensor
     variance: Tensor
@@ -76,7 +76,7 @@ class MaskedNorm(nn.Module):
         self.register_buffer("variance", torch.ones(width))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """From (B, N, width) and (B, N) to (B, N, width)."""
+        """Normalise (B, N, width) over the atoms of a mask (B, N)."""
         mean, variance = self.mean, self.variance
         if self.training:
             weight = mask.unsqueeze(2) / mask.sum()
@@ -89,7 +89,7 @@ class MaskedNorm(nn.Module):
 
 
 class Histogram(nn.Module):
-    """Fuzzy histograms: how far each number belongs to each of eleven Gaussians; memberships of a number sum to one.
+    """Fuzzy histograms: the membership of each number in eleven Gaussians; the memberships of a number sum to one.
 
     The centres are quantiles of the unit normal distribution, and a width is half the way to the next centre inwards.
     """
@@ -107,14 +107,14 @@ class Histogram(nn.Module):
         self.register_buffer("sharpness", widths.float()[:, None] ** -2 / -2, persistent=False)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """From atoms, (B, N, width), and which of them are there, (B, N), to a histogram per molecule, (B, 11 * width)."""
+        """The histogram of each molecule, (B, 11 * width), from atoms (B, N, width) and the mask of real ones (B, N)."""
         far = x.unsqueeze(2) - self.centres
         belonging = torch.softmax(far * far * self.sharpness, 2)  # a softmax over an inner dimension is fast on every device
         return torch.bmm(mask.unsqueeze(1).to(x.dtype), belonging.flatten(2)).squeeze(1)
 
 
 class Weave(nn.Module):
-    """Weave modules, a last convolution of the atoms, histograms summed over the atoms, dense layers, one logit per task.
+    """The network: Weave modules, a last convolution, histograms summed over the atoms, dense layers, one logit per task.
 
     Args:
         features: which features it reads.
@@ -154,14 +154,14 @@ class Weave(nn.Module):
         self.head = nn.Sequential(*layers, nn.Linear([depth * MEMBERS, *dense][-1], tasks))
 
     def embed(self, atoms: Tensor, pairs: Tensor, ends: Tensor, there: Tensor, near: Tensor) -> Tensor:
-        """What the network knows of each atom before the histograms: (B, N, depth)."""
+        """The features of each atom before the histograms, (B, N, depth)."""
         for module in self.weave:
             atoms, pairs = module(atoms, pairs, ends, near)
         out: Tensor = self.norm(torch.tanh(self.last(atoms)), there)
         return out
 
     def forward(self, atoms: Tensor, pairs: Tensor, ends: Tensor, there: Tensor, near: Tensor) -> Tensor:
-        """Logits, (B, tasks), of a :class:`~integrand.apps._molgraph.Batch`'s tensors."""
+        """Logits, (B, tasks), from the tensors of a :class:`~integrand.apps.molecules.molgraph.Batch`."""
         out: Tensor = self.head(self.histogram(self.embed(atoms, pairs, ends, there, near), there))
         return out
 
@@ -180,7 +180,7 @@ def load_weave(name: WeaveName = "weave-w2n2", device: torch.device | str | None
 
 
 def read_weave(path: Path) -> Weave:
-    """A network from a file that :func:`write_weave` wrote, in eval mode, frozen."""
+    """Load a network, in eval mode and frozen, from a file written by :func:`write_weave`."""
     try:
         from safetensors import safe_open
     except ImportError:
@@ -195,7 +195,7 @@ def read_weave(path: Path) -> Weave:
 
 
 def write_weave(net: Weave, path: Path, **header: str) -> None:
-    """Save a network: matrices in float16, what is per feature in float32."""
+    """Save a network: matrices in float16, vectors in float32."""
     try:
         from safetensors.torch import save_file
     except ImportError:
@@ -205,7 +205,7 @@ def write_weave(net: Weave, path: Path, **header: str) -> None:
 
 
 def _scattered(sent: Tensor, ends: Tensor, atoms: int) -> Tensor:
-    """The sum over each atom's pairs: from (B, P, hidden) to (B, atoms, hidden)."""
+    """Sum over each atom's pairs, from (B, P, hidden) to (B, atoms, hidden)."""
     batch, _, width = sent.shape
     places = (ends + atoms * torch.arange(batch, device=ends.device)[:, None, None]).flatten()
     nothing = sent.new_zeros(batch * atoms, width)
@@ -213,5 +213,5 @@ def _scattered(sent: Tensor, ends: Tensor, atoms: int) -> Tensor:
 
 
 def _gathered(atoms: Tensor, end: Tensor) -> Tensor:
-    """What belongs to one end of each pair: from (B, N, width) and (B, P) to (B, P, width)."""
+    """The features of the atom at one end of each pair, from (B, N, width) and (B, P) to (B, P, width)."""
     return atoms.gather(1, end.unsqueeze(2).expand(-1, -1, atoms.shape[2]))

@@ -1,4 +1,4 @@
-"""Question classification (section 6.3 of the paper): a question in, the kind of its answer and the words that told out.
+"""Question classification (section 6.3 of the paper): what a question asks for, and which words tell so.
 
     classifier = questions.load("wtq")                    # number, year, date, yes-no or text
     print(classifier.predict(["how many people live there?"])[0])        # number (0.99)

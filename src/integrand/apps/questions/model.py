@@ -1,25 +1,20 @@
-"""Question classification (section 6.3 of the paper): a question in, the kind of its answer and the words that told out.
+"""The question classifier: Kim's network (2014), the words it reads, and the attributions of its answers to them.
 
-    classifier = questions.load("wtq")                    # number, year, date, yes-no or text
-    print(classifier.predict(["how many people live there?"])[0])        # number (0.99)
-    print(classifier.explain(["how many people live there?"])[0])        # how(+0.42) many(+0.38) ...
-    print(questions.rules(classifier, many_questions))    # which words and phrases trigger which class
-
-The networks are Kim's (2014) with weights of our own: see the model card, ``questions.md`` in the distribution
-``integrand-models``. The baseline is the question with all embeddings zero; a word's attribution is the sum over its embedding.
+The baseline is the question with all embeddings zero; a word's attribution is the sum over its embedding.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
@@ -27,7 +22,6 @@ from ...errors import InputError, MissingExtraError, OptionError, TargetError
 from ...functions.target import Score
 from ...loading import shipped
 from .result import QuestionAnswer, WordAttribution
-from .textcnn import PAD, TextCNN, Vocabulary, Word, words_of
 
 ModelName = Literal["wtq", "trec"]
 
@@ -37,15 +31,33 @@ SOURCES = {
 }
 
 BATCH = 256
-"""Questions that are explained together."""
+"""The number of questions that are explained in one batch."""
+
+PAD, UNKNOWN = 0, 1
+"""Rows of the embedding: padding, which is always zero, and words that the vocabulary does not have."""
+
+SPECIAL = ("<pad>", "<unknown>", "<year>", "<number>")
+"""The first entries of the vocabulary. Numbers that it does not have share a row, and so do years."""
+
+_SIGN = r"\u0021-\u002f\u003a-\u0040\u005b-\u0060\u007b-\u007e\u00a1\u00ab\u00bb\u00bf\u2010-\u2027\u2030-\u205e\u3001-\u3003"
+_WORDS = re.compile(
+    rf"""
+    ['’](?:s|ll|re|ve|d|m|t)(?![^\s{_SIGN}])   # what follows an apostrophe: piotr | 's
+    | \d+(?:[.,:]\d+)+                         # numbers with signs in them
+    | [^\s{_SIGN}]+(?:-[^\s{_SIGN}]+)*         # words with their hyphens; whatever is no sign is part of one, so that accents
+    | [{_SIGN}]                                # and emoji stay whole
+    """,
+    re.VERBOSE,
+)
+_YEAR = re.compile(r"(?:1[0-9]|20)\d\d")
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A network that tells what a question asks for. :func:`load` makes one.
+    """A network that classifies what a question asks for; made by :func:`load`.
 
     Attributes:
-        name: of the model.
+        name: the name of the model.
         module: from rows of the embedding, (N, L), to one number per class, (N, classes).
         vocabulary: the words that it knows.
         seen: how often each of them came in the training questions.
@@ -62,15 +74,15 @@ class Classifier:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that the weights are on."""
         return self.module.embedding.weight.device
 
     def ids(self, texts: Sequence[str]) -> Tensor:
-        """What the network takes: rows of its embedding, (N, L), padded behind with 0."""
+        """The network's input for questions: rows of its embedding, (N, L), padded with 0 at the end."""
         return self.vocabulary.ids([_words(text) for text in _listed(texts)]).to(self.device)
 
     def predict(self, texts: Sequence[str] | str) -> list[QuestionAnswer]:
-        """The class of each question."""
+        """Classify each question."""
         found: list[list[float]] = []
         with torch.no_grad():
             for part in _parts(_listed(texts)):
@@ -82,7 +94,7 @@ class Classifier:
         return QuestionAnswer(self.classes[best], row[best], dict(zip(self.classes, row, strict=True)))
 
     def find(self, target: str | int) -> int:
-        """The output that a target names: a class, or its number.
+        """The index of a class, given its name or number.
 
         Raises:
             TargetError: there is no such class.
@@ -105,7 +117,7 @@ class Classifier:
         tol: float = 0.01,
         **options: Any,
     ) -> Attribution:
-        """Integrated gradients of a class from the all-zero embedding, summed over the embedding; all questions at once.
+        """Integrated gradients of a class from the all-zero embedding, summed over the embedding, for all questions at once.
 
         Args:
             texts: the questions.
@@ -137,7 +149,7 @@ class Classifier:
         batch: int = BATCH,
         **options: Any,
     ) -> list[WordAttribution]:
-        """Which words made the network say so, for each question; those of about the same length are explained together.
+        """Find which words made the network answer as it does, for each question, in batches of similar length.
 
         Args:
             texts: the questions.
@@ -175,32 +187,12 @@ class Classifier:
         return dict(zip(self.vocabulary.words, self.seen, strict=True))
 
     def times_seen(self, word: str) -> int:
-        """How often a word came in the training questions."""
+        """How often a word occurs in the training questions."""
         return self._counts.get(word.lower(), 0)
 
 
-def _listed(texts: Sequence[str] | str) -> list[str]:
-    asked = [texts] if isinstance(texts, str) else list(texts)
-    if not asked:
-        raise InputError("got no question; expected at least one.")
-    return asked
-
-
-def _words(text: str) -> list[Word]:
-    if not isinstance(text, str):
-        raise InputError(f"got a {type(text).__name__} as a question; expected a text.")
-    found = words_of(text)
-    if not found:
-        raise InputError(f"got the question {text!r}, which has no word; expected a text.")
-    return found
-
-
-def _parts(items: list[Any], size: int = BATCH) -> list[list[Any]]:
-    return [items[i : i + size] for i in range(0, len(items), size)]
-
-
 def load(name: ModelName | str = "wtq", device: torch.device | str | None = None) -> Classifier:
-    """A classifier, on a device: by default a GPU where torch finds one.
+    """Load a classifier onto a device, by default a GPU where torch finds one.
 
     Args:
         name: ``wtq``: the type of the answer, number, year, date, yes-no or text. ``trec``: what the question is about,
@@ -225,6 +217,129 @@ def load(name: ModelName | str = "wtq", device: torch.device | str | None = None
     frozen = _placed(module.eval().requires_grad_(False), device or ("cuda" if torch.cuda.is_available() else "cpu"))
     words = Vocabulary(tuple(header["words"].split("\n")))
     return Classifier(name, frozen, words, tuple(json.loads(header["seen"])), tuple(classes), SOURCES[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word and its position: ``text[start:end]`` of the question."""
+
+    text: str
+    start: int
+    end: int
+
+
+def words_of(text: str) -> list[Word]:
+    """Split a question into words and punctuation; every character but white space is in exactly one of them.
+
+    >>> [word.text for word in words_of("in what city did Piotr's last 1st-place finish occur?")]
+    ['in', 'what', 'city', 'did', 'Piotr', "'s", 'last', '1st-place', 'finish', 'occur', '?']
+    """
+    return [Word(match.group(), match.start(), match.end()) for match in _WORDS.finditer(text)]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that have a row in the embedding, in its order; :data:`SPECIAL` come first.
+
+    Attributes:
+        words: in small letters.
+    """
+
+    words: tuple[str, ...]
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """The embedding row of each word."""
+        return {word: i for i, word in enumerate(self.words)}
+
+    def row(self, word: str) -> int:
+        """The embedding row of a word, ignoring case; for a word without one, the row of its kind."""
+        found = self.rows.get(word.lower())
+        if found is not None and found >= len(SPECIAL):
+            return found
+        if not any(sign.isdigit() for sign in word):
+            return UNKNOWN
+        return 2 if _YEAR.fullmatch(word) else 3
+
+    def ids(self, questions: Sequence[Sequence[Word]]) -> Tensor:
+        """The embedding rows of questions, (questions, longest), with shorter questions padded with :data:`PAD` at the end."""
+        rows = [[self.row(word.text) for word in words] for words in questions]
+        longest = max(map(len, rows), default=0)
+        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long).reshape(len(rows), longest)
+
+
+class TextCNN(nn.Module):
+    """The network: an ``embedding`` of the words, then a ``head`` with one output per class.
+
+    Args:
+        words: rows of the embedding; row 0 is padding.
+        dim: the size of the embedding.
+        filters: the number of filters of each width.
+        widths: the widths of the convolutions, in words.
+        classes: the number of classes.
+        dropout: the share of features left out in training.
+    """
+
+    def __init__(
+        self, words: int, *, dim: int, filters: int, widths: Sequence[int], classes: int, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, dim, padding_idx=PAD)
+        self.head = Head(dim, filters, widths, classes, dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits (N, classes) from embedding rows (N, L)."""
+        out: Tensor = self.head(self.embedding(ids), ids != PAD)
+        return out
+
+
+class Head(nn.Module):
+    """From embedded words to one logit per class: convolutions of several widths, the maximum over time, a linear layer.
+
+    A window counts if a word is in it: so the answer does not depend on how far a question was padded.
+    """
+
+    def __init__(self, dim: int, filters: int, widths: Sequence[int], classes: int, dropout: float) -> None:
+        super().__init__()
+        self.widths = tuple(widths)
+        self.convolutions = nn.ModuleList(nn.Conv1d(dim, filters, width, padding=width - 1) for width in widths)
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(filters * len(widths), classes)
+
+    def features(self, embedded: Tensor, mask: Tensor) -> Tensor:
+        """The largest activation of each filter over the question, (N, filters of all widths)."""
+        signal, lengths = embedded.transpose(1, 2), mask.sum(1)
+        found = []
+        for width, convolution in zip(self.widths, self.convolutions, strict=True):
+            windows = torch.relu(convolution(signal))
+            past = torch.arange(windows.shape[2], device=mask.device) >= (lengths + width - 1)[:, None]
+            found.append(windows.masked_fill(past[:, None], 0.0).amax(2))
+        return torch.cat(found, 1)
+
+    def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
+        """Logits (N, classes) from embedded words (N, L, D) and the mask of real words (N, L)."""
+        out: Tensor = self.linear(self.dropout(self.features(embedded, mask)))
+        return out
+
+
+def _listed(texts: Sequence[str] | str) -> list[str]:
+    asked = [texts] if isinstance(texts, str) else list(texts)
+    if not asked:
+        raise InputError("got no question; expected at least one.")
+    return asked
+
+
+def _words(text: str) -> list[Word]:
+    if not isinstance(text, str):
+        raise InputError(f"got a {type(text).__name__} as a question; expected a text.")
+    found = words_of(text)
+    if not found:
+        raise InputError(f"got the question {text!r}, which has no word; expected a text.")
+    return found
+
+
+def _parts(items: list[Any], size: int = BATCH) -> list[list[Any]]:
+    return [items[i : i + size] for i in range(0, len(items), size)]
 
 
 def _placed(module: TextCNN, device: torch.device | str) -> TextCNN:

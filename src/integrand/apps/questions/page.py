@@ -1,4 +1,4 @@
-"""Rules as a table of text and as HTML. Every text passes through ``html.escape``."""
+"""Rules as tables, for a terminal and as HTML. Every text passes through ``html.escape``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NOTHING = "No phrase is supported by enough questions to be a rule: give more qu
 
 
 def summary(found: Rules) -> str:
-    """What the rules were read off, in a line."""
+    """One line on the questions, the network's accuracy and the errors of the attributions."""
     right = "" if found.accuracy is None else f" The network agrees with the labels on {found.accuracy:.1%} of them."
     met = "All" if found.converged == 1 else f"{found.converged:.1%} of the"
     tol, many = found.settings.get("tol", 0.0), "question" if found.questions == 1 else "questions"
@@ -66,12 +66,12 @@ def summary(found: Rules) -> str:
 
 
 def shown(rule: TriggerRule) -> str:
-    """The phrase; one that opens the question goes on with dots."""
+    """The phrase of a rule, followed by dots if it opens the question."""
     return printable(rule.phrase) + (" …" if rule.opens else "")
 
 
 def table(found: Rules) -> str:
-    """A table for a terminal."""
+    """The rules as a table for a terminal."""
     lines = [summary(found), *([] if len(found) else ["", NOTHING])]
     wide = max((len(shown(rule)) for rule in found), default=6)
     for label in found.classes:
@@ -90,7 +90,7 @@ def _text_row(rule: TriggerRule, wide: int) -> str:
 
 
 def tables(found: Rules) -> str:
-    """The tables as a piece of HTML."""
+    """The rules as HTML tables."""
     parts = [f'<p class="lead">{escape(summary(found))}</p>\n']
     for label in found.classes:
         rows = found.of(label)
@@ -125,7 +125,7 @@ def _row(rule: TriggerRule) -> str:
 
 
 def page(found: Rules, *, title: str, command: str | None) -> str:
-    """The whole page, with the criteria at its end."""
+    """The rules as an HTML page, with the criteria at its end."""
     limits = found.settings
     said = (
         "A phrase triggers a class where its words are adjacent and each holds at least "

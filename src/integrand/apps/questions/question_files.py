@@ -1,4 +1,4 @@
-"""Questions in files: one per line, with TREC's labels, or the tables of WikiTableQuestions."""
+"""Reads questions from files: one per line, with TREC's labels, or the tables of WikiTableQuestions."""
 
 from __future__ import annotations
 
@@ -10,22 +10,47 @@ from pathlib import Path
 from ...errors import FileError
 
 TREC = ("description", "entity", "abbreviation", "person", "location", "number")
-"""The classes of TREC-6, in the order of the numbers that stand for them."""
+"""The classes of TREC-6, in the order of the numbers that TREC's files use for them."""
 
 _FINE = {"DESC": "description", "ENTY": "entity", "ABBR": "abbreviation", "HUM": "person", "LOC": "location", "NUM": "number"}
 _LABELLED = re.compile(r"(?:([0-5])|(DESC|ENTY|ABBR|HUM|LOC|NUM):\w+) (.*)")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")  # not those of files of old: end of file, escape
 
+TYPES = ("number", "year", "date", "yes-no", "text")
+"""The answer types that are learnt. Lists of several types ("Brazil|43") are "mixed", too few to learn."""
+
+OFFICIAL = {"number": "number", "year": "number", "date": "date", "yes-no": "string", "text": "string", "mixed": "mixed"}
+"""The official type of each answer type: there, a year is a number, and yes or no is a string."""
+
+_MONTH = r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+_MONTH += r"nov(?:ember)?|dec(?:ember)?)\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_WEEKDAY = r"(?:(?:mon|tues?|wednes|wed|thurs?|fri|satur|sat|sun)(?:day)?\.?,?\s+)?"
+_YEAR = r"(?:1[0-9]{3}|20[0-9]{2})"
+_ANY_YEAR = r"\d{4}"
+
+_DATE = re.compile(
+    rf"{_WEEKDAY}(?:{_MONTH}(?:\s+{_DAY})?(?:\s*,?\s*{_ANY_YEAR})?|{_DAY}\s+{_MONTH}(?:\s*,?\s*{_ANY_YEAR})?"
+    rf"|{_ANY_YEAR}[-/]\d{{1,2}}[-/]\d{{1,2}}|\d{{1,2}}[-/]\d{{1,2}}[-/](?:\d{{4}}|\d{{2}}))",
+    re.IGNORECASE,
+)
+_YEARS = re.compile(_YEAR)
+_NUMBER = re.compile(
+    r"#?[-+−–]?\s*[$€£¥]?\s*(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"  # 12, 4,541, .5, -$3.2, #4
+    r"(?:\s?%|st|nd|rd|th|(?:\s(?:thousand|million|billion))?(?:\s[a-z]+|\s?(?:km|k?m|cm|mm|kg|g|ft|mi|mph|lbs?|[°º]?[CF]))?)"
+)
+"""Matches a number, an ordinal or a number with a unit; a unit is in small letters: "17 years" but not "2012 Olympics"."""
+
 
 @dataclass(frozen=True)
 class QuestionRecord:
-    """Questions, and the class of each where the file tells."""
+    """The questions of a file, and their classes where the file gives them."""
 
     questions: tuple[str, ...]
     labels: tuple[str, ...] | None
 
     def labels_for(self, classes: Sequence[str]) -> tuple[str, ...] | None:
-        """The labels, if they are of these classes ("mixed", which no network learns, is let through)."""
+        """The labels if all of them are among these classes (or "mixed", which no network learns), else None."""
         return self.labels if self.labels is not None and set(self.labels) <= {*classes, "mixed"} else None
 
 
@@ -46,7 +71,7 @@ def read(path: Path) -> QuestionRecord:
 
 
 def decoded(raw: bytes, name: str) -> str:
-    """Bytes as text: UTF-8, or else Latin-1, in which TREC is written; what has control characters is no text."""
+    """Decode bytes as UTF-8, or else as Latin-1, in which TREC is written; bytes with control characters are refused."""
     if _CONTROLS.search(raw):
         raise FileError(f"{name} is no text; expected one question per line. Save it as text, in UTF-8.")
     try:
@@ -56,7 +81,7 @@ def decoded(raw: bytes, name: str) -> str:
 
 
 def parsed(text: str, name: str) -> QuestionRecord:
-    """Questions from the text of a file; see :func:`read`."""
+    """Parse the text of a file into questions; see :func:`read`."""
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     if lines and "utterance" in lines[0].split("\t"):
         return _table(lines, name)
@@ -68,6 +93,20 @@ def parsed(text: str, name: str) -> QuestionRecord:
     if not lines:
         raise FileError(f"{name} holds no question; expected one per line.")
     return QuestionRecord(tuple(line.strip() for line in lines), None)
+
+
+def answer_type(answer: str) -> str:
+    """The type of an answer: one of :data:`TYPES`, or "mixed".
+
+    >>> [answer_type(text) for text in ("4,541", "2004", "June 18", "Yes", "17 years", "Bangkok, Thailand", "Brazil|43")]
+    ['number', 'year', 'date', 'yes-no', 'number', 'text', 'mixed']
+    """
+    parts = [_part(part.strip()) for part in answer.split("|")]
+    if len(set(parts)) == 1:
+        return parts[0]
+    # A list is what all of it can be called: "1999|12" are numbers.
+    official = {OFFICIAL[part] for part in parts}
+    return {"number": "number", "string": "text"}[official.pop()] if len(official) == 1 else "mixed"
 
 
 def _table(lines: Sequence[str], name: str) -> QuestionRecord:
@@ -84,46 +123,6 @@ def _table(lines: Sequence[str], name: str) -> QuestionRecord:
     labels = tuple(answer_type(row[head.index("targetValue")]) for row in rows)
     assert set(labels) <= {*TYPES, "mixed"}
     return QuestionRecord(questions, labels)
-
-
-TYPES = ("number", "year", "date", "yes-no", "text")
-"""The classes that the answers support. Lists of several kinds ("Brazil|43") are "mixed", too few to learn."""
-
-OFFICIAL = {"number": "number", "year": "number", "date": "date", "yes-no": "string", "text": "string", "mixed": "mixed"}
-"""Officially a year is a number, and yes or no is a string."""
-
-_MONTH = r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
-_MONTH += r"nov(?:ember)?|dec(?:ember)?)\.?"
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
-_WEEKDAY = r"(?:(?:mon|tues?|wednes|wed|thurs?|fri|satur|sat|sun)(?:day)?\.?,?\s+)?"
-_YEAR = r"(?:1[0-9]{3}|20[0-9]{2})"
-_ANY_YEAR = r"\d{4}"
-
-_DATE = re.compile(
-    rf"{_WEEKDAY}(?:{_MONTH}(?:\s+{_DAY})?(?:\s*,?\s*{_ANY_YEAR})?|{_DAY}\s+{_MONTH}(?:\s*,?\s*{_ANY_YEAR})?"
-    rf"|{_ANY_YEAR}[-/]\d{{1,2}}[-/]\d{{1,2}}|\d{{1,2}}[-/]\d{{1,2}}[-/](?:\d{{4}}|\d{{2}}))",
-    re.IGNORECASE,
-)
-_YEARS = re.compile(_YEAR)
-_NUMBER = re.compile(
-    r"#?[-+−–]?\s*[$€£¥]?\s*(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"  # 12, 4,541, .5, -$3.2, #4
-    r"(?:\s?%|st|nd|rd|th|(?:\s(?:thousand|million|billion))?(?:\s[a-z]+|\s?(?:km|k?m|cm|mm|kg|g|ft|mi|mph|lbs?|[°º]?[CF]))?)"
-)
-"""A number, an ordinal or one with a unit; a unit is a word in small letters: "17 years" but not "2012 Olympics"."""
-
-
-def answer_type(answer: str) -> str:
-    """One of :data:`TYPES`, or "mixed".
-
-    >>> [answer_type(text) for text in ("4,541", "2004", "June 18", "Yes", "17 years", "Bangkok, Thailand", "Brazil|43")]
-    ['number', 'year', 'date', 'yes-no', 'number', 'text', 'mixed']
-    """
-    parts = [_part(part.strip()) for part in answer.split("|")]
-    if len(set(parts)) == 1:
-        return parts[0]
-    # A list is what all of it can be called: "1999|12" are numbers.
-    official = {OFFICIAL[part] for part in parts}
-    return {"number": "number", "string": "text"}[official.pop()] if len(official) == 1 else "mixed"
 
 
 def _part(text: str) -> str:

@@ -1,23 +1,26 @@
-"""What a classifier says of a question, and what each of its words adds."""
+"""The results of the question classifier: its answer, and the attribution of that answer to each word."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...certificate import ExampleCertificate
 from ...render.text.tokens import Tokens
-from .textcnn import Word
+
+if TYPE_CHECKING:
+    from .model import Word
 
 
 @dataclass(frozen=True)
 class QuestionAnswer:
-    """What the classifier says of a question.
+    """The classifier's answer to one question.
 
     Attributes:
         label: the most probable class.
-        probability: of that class.
-        probabilities: of every class.
+        probability: the probability of that class.
+        probabilities: the probability of every class.
     """
 
     label: str
@@ -30,7 +33,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """What each word of a question adds to the score of a class.
+    """The attribution of a class's score to each word of a question.
 
     Attributes:
         text: the question.
@@ -38,7 +41,7 @@ class WordAttribution:
         spans: where each word stands in it, (start, end) in characters.
         values: the attribution of each word.
         label: the class that is explained.
-        probability: of that class.
+        probability: the probability of that class.
         certificate: how far the values can be trusted; its errors are those of the words' sums.
     """
 
@@ -59,14 +62,14 @@ class WordAttribution:
         probability: float,
         certificate: ExampleCertificate,
     ) -> WordAttribution:
-        """From the values of a padded row; what is behind the last word is padding."""
+        """Build the result from the values of a padded row; values after the last word are padding."""
         spans = tuple((word.start, word.end) for word in words)
         kept = tuple(values[: len(words)])
         return WordAttribution(text, tuple(word.text for word in words), spans, kept, label, probability, certificate)
 
     @property
     def tokens(self) -> Tokens:
-        """For the pictures of :mod:`integrand.render.text`."""
+        """The words and their values in the form that :mod:`integrand.render.text` draws."""
         one = self.certificate
         return Tokens(
             self.words,

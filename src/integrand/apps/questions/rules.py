@@ -1,4 +1,4 @@
-"""Which words and phrases trigger which class, over a whole set of questions: the rules that a network has learnt.
+"""The rules that a network has learnt: which words and phrases trigger which class, over a set of questions.
 
 Section 6.3 of the paper reads such rules off attributions, to find those that hand-written systems had as well ("how many"),
 new ones ("total number") and wrong ones (a name that triggers yes or no). Here they are counted.
@@ -19,17 +19,51 @@ from ...files import write
 if TYPE_CHECKING:
     from .result import WordAttribution
 
+Kind = Literal["usual", "new", "suspicious"]
+
+_ASKED = "many much long far old tall high big large often fast few deep wide heavy hot"
+_AUXILIARIES = "did does do is are was were has have had can could will would"
+
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "number": tuple(f"how {word}" for word in _ASKED.split()),
+    "year": ("when", "year"),
+    "date": ("when", "date", "day", "month"),
+    "yes-no": tuple(_AUXILIARIES.split()),
+    "text": ("who", "whom", "whose", "where", "which", "what", "why", "name"),
+    "person": ("who", "whom", "whose"),
+    "location": ("where", "country", "city", "state"),
+    "description": ("why", "how do", "how does", "how did", "how can", "how is", "how are", "what does", "what is"),
+    "entity": ("what", "which"),
+    "abbreviation": ("stand for", "abbreviation", "acronym"),
+}
+"""The words that hand-written rules go by, for each class.
+
+These are the question word, the word after "how", the noun after "what" or "which" that names the kind, and for yes or no the
+auxiliary verb that opens the question. A rule is usual if it holds one of these for its class.
+"""
+
+SELDOM = 3
+"""A word seen less often than this in training is taken for a name."""
+
+SEEN = ("a word that never came in training", "a word that came once in training", "a word that came twice in training")
+"""Descriptions of words seen fewer than :data:`SELDOM` times, by how often they were seen."""
+
+Phrase = tuple[str, ...]
+
+OPENS = ""
+"""Put before a phrase, it stands for the questions that open with the phrase; no word is empty."""
+
 
 class Explains(Protocol):
-    """What :func:`rules` needs: :class:`integrand.apps.questions.Classifier`, or something like it."""
+    """The interface :func:`rules` needs: :class:`integrand.apps.questions.Classifier`, or your own."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What is told apart."""
+        """The names of the classes."""
         ...
 
     def explain(self, texts: Sequence[str], *, tol: float, **options: Any) -> list[WordAttribution]:
-        """Explain the class that each text is given."""
+        """Explain the class that the network gives to each text."""
         ...
 
     def times_seen(self, word: str) -> int:
@@ -52,7 +86,7 @@ def rules(
     progress: Callable[[int, int], object] | None = None,
     **options: Any,
 ) -> Rules:
-    """Which words and phrases trigger which class, and which of these rules are usual, new or suspicious.
+    """Find which words and phrases trigger which class, and which of these rules are usual, new or suspicious.
 
     A word is strong in a question if it holds a share of at least ``strong`` of what speaks for the class there. A phrase,
     of up to ``longest`` adjacent strong words, triggers the class that the network gives to the question.
@@ -62,7 +96,7 @@ def rules(
       its precision is below ``precise``. Below a support of ``least``: a name, a word seen less than three times in training
       or an imprecise phrase that adds ``striking`` or more to the score on average.
     - usual: it holds a question word that hand-written rules for the class go by, from a short list
-      (:data:`~integrand.apps._rule_kinds.USUAL`).
+      (:data:`~integrand.apps.questions.rules.USUAL`).
     - new: the rest, which has that support and precision.
 
     A phrase is left out where a longer one has nearly all of its support, or a shorter one says nearly as much.
@@ -111,147 +145,68 @@ def rules(
     )
 
 
-def _rule(
-    phrase: Phrase,
-    label: str,
-    one: Trigger,
-    counted: Mapping[Phrase, Mapping[str, int]],
-    found: Sequence[WordAttribution],
-    truth: Sequence[str],
-    classifier: Explains,
-    limits: Mapping[str, float],
-) -> TriggerRule | None:
-    """The rule of a phrase; None where there is too little to it."""
-    holding, first = counted[phrase], sum(one.opens) >= 0.9 * len(one.rows)
-    opens = first and holding.get(label, 0) < limits["precise"] * sum(holding.values())
-    if opens:  # a rule about the first words of a question
-        one, holding = one.opening(), counted[OPENS, *phrase]
-    support, held = len(one.rows), sum(holding.values())
-    known = RuleEvidence(
-        phrase,
-        label,
-        support,
-        precision=holding.get(label, 0) / held,
-        right=sum(truth[row] == label for row in one.rows) / support,
-        mean=sum(one.values) / support,
-        opens=first,
-        rarest=min(classifier.times_seen(word) for word in phrase),
-        named=sum(one.capitals) > support / 2,
-    )
-    judged = judge(known, limits)
-    if judged is None:
-        return None
-    best = sorted(range(support), key=lambda k: -one.values[k])[:3]
-    examples = tuple(found[one.rows[k]].text for k in best)
-    return TriggerRule(
-        " ".join(phrase), label, *judged, support, held, known.precision, known.right, known.mean, opens, examples
-    )
-
-
-Kind = Literal["usual", "new", "suspicious"]
-
-_ASKED = "many much long far old tall high big large often fast few deep wide heavy hot"
-_AUXILIARIES = "did does do is are was were has have had can could will would"
-
-USUAL: Mapping[str, tuple[str, ...]] = {
-    "number": tuple(f"how {word}" for word in _ASKED.split()),
-    "year": ("when", "year"),
-    "date": ("when", "date", "day", "month"),
-    "yes-no": tuple(_AUXILIARIES.split()),
-    "text": ("who", "whom", "whose", "where", "which", "what", "why", "name"),
-    "person": ("who", "whom", "whose"),
-    "location": ("where", "country", "city", "state"),
-    "description": ("why", "how do", "how does", "how did", "how can", "how is", "how are", "what does", "what is"),
-    "entity": ("what", "which"),
-    "abbreviation": ("stand for", "abbreviation", "acronym"),
-}
-"""What hand-written rules go by: the question word, the word after "how", the noun after "what" or "which" that names the
-kind, and for yes or no the auxiliary verb that opens the question. A rule is usual if it holds one of these for its class."""
-
-
 @dataclass(frozen=True)
-class RuleEvidence:
-    """What is known of a phrase and the class that it triggers.
+class Rules:
+    """The rules of a classifier, found on a set of questions.
 
     Attributes:
-        phrase: its words, in small letters.
-        label: the class.
-        support: questions that it triggers.
-        precision: the share of the questions holding it that are of the class.
-        right: the share of the questions that it triggers that are of the class.
-        mean: what it adds to the score on average.
-        opens: whether it opens the question, nearly always.
-        rarest: how often its rarest word came in training.
-        named: whether it mostly has capitals inside a sentence.
+        rules: by class and kind, those with the most support first.
+        classes: the classes of the classifier.
+        questions: how many there were.
+        accuracy: the share on which labels and network agree; None without labels.
+        converged: the share of questions whose attribution met the tolerance.
+        error: the largest estimated error of one.
+        settings: the criteria, by name.
     """
 
-    phrase: tuple[str, ...]
-    label: str
-    support: int
-    precision: float
-    right: float
-    mean: float
-    opens: bool
-    rarest: int
-    named: bool
+    rules: tuple[TriggerRule, ...]
+    classes: tuple[str, ...]
+    questions: int
+    accuracy: float | None
+    converged: float
+    error: float
+    settings: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """What kind of name it is; '' for none."""
-        digits = any(sign.isdigit() for word in self.phrase for sign in word)
-        return "a number" if digits else "a name" if self.named else ""
+    def __iter__(self) -> Iterator[TriggerRule]:
+        return iter(self.rules)
 
+    def __len__(self) -> int:
+        return len(self.rules)
 
-SELDOM = 3
-"""A word seen less often in training is taken for a name."""
+    def of(self, label: str | None = None, kind: Kind | None = None) -> tuple[TriggerRule, ...]:
+        """The rules of a class, of a kind, or of both."""
+        return tuple(r for r in self.rules if label in (None, r.label) and kind in (None, r.kind))
 
+    def numbers(self) -> dict[str, Any]:
+        """The rules and settings as a dictionary for JSON."""
+        head = {"questions": self.questions, "accuracy": self.accuracy, "converged": self.converged, "error": self.error}
+        return head | {"settings": dict(self.settings), "rules": [dict(vars(rule)) for rule in self.rules]}
 
-def judge(evidence: RuleEvidence, limits: Mapping[str, float]) -> tuple[Kind, str] | None:
-    """The kind of a rule with the reason; None for what is neither supported nor striking.
+    def page(self, *, title: str = "What triggers which class", command: str | None = None) -> str:
+        """The rules as one self-contained HTML page."""
+        from .page import page
 
-    Args:
-        evidence: what is known of the phrase.
-        limits: the criteria; see :func:`integrand.apps.questions.rules`.
-    """
-    one = evidence
-    usual, name = trigger(one.phrase, one.label, opens=one.opens), one.name
-    if one.support >= limits["least"]:
-        if one.precision < 0.5:
-            return "suspicious", f"most questions that hold it, {1 - one.precision:.0%}, are not {one.label}"
-        if one.right < limits["precise"]:
-            return "suspicious", f"where the network goes by it, it is wrong in {1 - one.right:.0%}"
-        if usual:
-            return "usual", f"“{usual}”"
-        if name:
-            return "suspicious", name
-        if one.precision < limits["precise"]:
-            return "suspicious", f"only {one.precision:.0%} of the questions that hold it are {one.label}"
-        return "new", "frequent and precise, without a usual question word"
-    if one.mean < limits["striking"] or usual:
-        return None
-    if name or one.rarest < SELDOM:
-        return "suspicious", name or f"rare, with {SEEN[one.rarest]}"
-    if one.precision < limits["precise"]:
-        return "suspicious", f"rare, and only {one.precision:.0%} of the questions that hold it are {one.label}"
-    return None
+        return page(self, title=title, command=command)
 
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write the rules to a file in the format its suffix names: ``.html``, ``.json`` or ``.txt``."""
+        where = Path(path)
+        if where.suffix.lower() == ".txt":
+            where.write_text(f"{self}\n", encoding="utf-8")
+            return where
+        if where.suffix.lower() not in (".html", ".json"):
+            raise OptionError(f"got the ending {where.suffix!r}; expected .html, .json or .txt")
+        return write(where, options, picture=lambda **_: None, numbers=self.numbers, report=self.page)
 
-SEEN = ("a word that never came in training", "a word that came once in training", "a word that came twice in training")
-"""By how often it came, below :data:`SELDOM`."""
+    def __str__(self) -> str:
+        from .page import table
 
+        return table(self)
 
-def trigger(phrase: Sequence[str], label: str, *, opens: bool) -> str:
-    """The usual trigger that a phrase holds; '' for none.
+    def _repr_html_(self) -> str:
+        from .page import tables
 
-    >>> trigger(["how", "many", "people"], "number", opens=True), trigger(["total", "number"], "number", opens=False)
-    ('how many', '')
-    """
-    for usual in USUAL.get(label, ()):
-        words = usual.split()
-        at = [i for i in range(len(phrase) - len(words) + 1) if list(phrase[i : i + len(words)]) == words]
-        if at and (label != "yes-no" or (opens and 0 in at)):
-            return usual
-    return ""
+        return tables(self)
 
 
 @dataclass(frozen=True)
@@ -287,78 +242,85 @@ class TriggerRule:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The rules of a classifier on a set of questions.
+class RuleEvidence:
+    """What is known of a phrase and the class it triggers.
 
     Attributes:
-        rules: by class and kind, those with the most support first.
-        classes: of the classifier.
-        questions: how many there were.
-        accuracy: the share on which labels and network agree; None without labels.
-        converged: the share of questions whose attribution met the tolerance.
-        error: the largest estimated error of one.
-        settings: the criteria, by name.
+        phrase: its words, in small letters.
+        label: the class.
+        support: questions that it triggers.
+        precision: the share of the questions holding it that are of the class.
+        right: the share of the questions that it triggers that are of the class.
+        mean: what it adds to the score on average.
+        opens: whether it opens the question, nearly always.
+        rarest: how often its rarest word came in training.
+        named: whether it mostly has capitals inside a sentence.
     """
 
-    rules: tuple[TriggerRule, ...]
-    classes: tuple[str, ...]
-    questions: int
-    accuracy: float | None
-    converged: float
-    error: float
-    settings: Mapping[str, float] = field(default_factory=dict)
+    phrase: tuple[str, ...]
+    label: str
+    support: int
+    precision: float
+    right: float
+    mean: float
+    opens: bool
+    rarest: int
+    named: bool
 
-    def __iter__(self) -> Iterator[TriggerRule]:
-        return iter(self.rules)
-
-    def __len__(self) -> int:
-        return len(self.rules)
-
-    def of(self, label: str | None = None, kind: Kind | None = None) -> tuple[TriggerRule, ...]:
-        """The rules of a class, of a kind, or both."""
-        return tuple(r for r in self.rules if label in (None, r.label) and kind in (None, r.kind))
-
-    def numbers(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
-        head = {"questions": self.questions, "accuracy": self.accuracy, "converged": self.converged, "error": self.error}
-        return head | {"settings": dict(self.settings), "rules": [dict(vars(rule)) for rule in self.rules]}
-
-    def page(self, *, title: str = "What triggers which class", command: str | None = None) -> str:
-        """One self-contained HTML page."""
-        from .page import page
-
-        return page(self, title=title, command=command)
-
-    def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write by the ending of the path: ``.html``, ``.json`` or ``.txt``."""
-        where = Path(path)
-        if where.suffix.lower() == ".txt":
-            where.write_text(f"{self}\n", encoding="utf-8")
-            return where
-        if where.suffix.lower() not in (".html", ".json"):
-            raise OptionError(f"got the ending {where.suffix!r}; expected .html, .json or .txt")
-        return write(where, options, picture=lambda **_: None, numbers=self.numbers, report=self.page)
-
-    def __str__(self) -> str:
-        from .page import table
-
-        return table(self)
-
-    def _repr_html_(self) -> str:
-        from .page import tables
-
-        return tables(self)
+    @property
+    def name(self) -> str:
+        """Whether the phrase is "a number" or "a name"; '' for neither."""
+        digits = any(sign.isdigit() for word in self.phrase for sign in word)
+        return "a number" if digits else "a name" if self.named else ""
 
 
-Phrase = tuple[str, ...]
+def judge(evidence: RuleEvidence, limits: Mapping[str, float]) -> tuple[Kind, str] | None:
+    """The kind of a rule with the reason; None for a phrase that is neither supported nor striking.
 
-OPENS = ""
-"""Stands before a phrase for the questions that open with it; no word is empty."""
+    Args:
+        evidence: what is known of the phrase.
+        limits: the criteria; see :func:`integrand.apps.questions.rules`.
+    """
+    one = evidence
+    usual, name = trigger(one.phrase, one.label, opens=one.opens), one.name
+    if one.support >= limits["least"]:
+        if one.precision < 0.5:
+            return "suspicious", f"most questions that hold it, {1 - one.precision:.0%}, are not {one.label}"
+        if one.right < limits["precise"]:
+            return "suspicious", f"where the network goes by it, it is wrong in {1 - one.right:.0%}"
+        if usual:
+            return "usual", f"“{usual}”"
+        if name:
+            return "suspicious", name
+        if one.precision < limits["precise"]:
+            return "suspicious", f"only {one.precision:.0%} of the questions that hold it are {one.label}"
+        return "new", "frequent and precise, without a usual question word"
+    if one.mean < limits["striking"] or usual:
+        return None
+    if name or one.rarest < SELDOM:
+        return "suspicious", name or f"rare, with {SEEN[one.rarest]}"
+    if one.precision < limits["precise"]:
+        return "suspicious", f"rare, and only {one.precision:.0%} of the questions that hold it are {one.label}"
+    return None
+
+
+def trigger(phrase: Sequence[str], label: str, *, opens: bool) -> str:
+    """The usual trigger that a phrase contains; '' for none.
+
+    >>> trigger(["how", "many", "people"], "number", opens=True), trigger(["total", "number"], "number", opens=False)
+    ('how many', '')
+    """
+    for usual in USUAL.get(label, ()):
+        words = usual.split()
+        at = [i for i in range(len(phrase) - len(words) + 1) if list(phrase[i : i + len(words)]) == words]
+        if at and (label != "yes-no" or (opens and 0 in at)):
+            return usual
+    return ""
 
 
 @dataclass
 class Trigger:
-    """What is gathered for a phrase and a class."""
+    """The questions in which a phrase triggers a class, collected."""
 
     rows: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -366,7 +328,7 @@ class Trigger:
     capitals: list[bool] = field(default_factory=list)
 
     def add(self, row: int, value: float, *, opens: bool, capital: bool) -> None:
-        """Count a question, once, with the place where the phrase adds most."""
+        """Count a question once, at the position where the phrase adds most."""
         if self.rows and self.rows[-1] == row:
             self.values[-1] = max(self.values[-1], value)
             return
@@ -376,14 +338,14 @@ class Trigger:
         self.capitals.append(capital)
 
     def opening(self) -> Trigger:
-        """Only where it opens the question."""
+        """The questions that open with the phrase only."""
         at = [i for i, opens in enumerate(self.opens) if opens]
         rows, values, capitals = [self.rows[i] for i in at], [self.values[i] for i in at], [self.capitals[i] for i in at]
         return Trigger(rows, values, [True] * len(at), capitals)
 
 
 def triggers(found: Sequence[WordAttribution], *, longest: int, strong: float) -> dict[tuple[Phrase, str], Trigger]:
-    """The phrases of adjacent strong words, with the class that they trigger."""
+    """All phrases of adjacent strong words, by phrase and by the class they trigger."""
     out: dict[tuple[Phrase, str], Trigger] = defaultdict(Trigger)
     for row, one in enumerate(found):
         floor = strong * sum(value for value in one.values if value > 0)
@@ -399,14 +361,10 @@ def triggers(found: Sequence[WordAttribution], *, longest: int, strong: float) -
     return dict(out)
 
 
-def _wordlike(word: str) -> bool:
-    return any(sign.isalnum() for sign in word)
-
-
 def counts(
     found: Sequence[WordAttribution], truth: Sequence[str], wanted: set[Phrase], *, longest: int
 ) -> dict[Phrase, dict[str, int]]:
-    """How many questions of each class hold each of the phrases; with OPENS before it, how many open with it."""
+    """The number of questions of each class that contain each phrase or, with OPENS before it, open with it."""
     out: dict[Phrase, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for one, label in zip(found, truth, strict=True):
         words = [word.lower() for word in one.words]
@@ -419,7 +377,7 @@ def counts(
 
 
 def pruned(rows: Sequence[TriggerRule]) -> list[TriggerRule]:
-    """Without phrases that another one says: a longer one as often, or a shorter one as strongly."""
+    """The rules without those that another covers: a longer phrase as often, or a shorter one as strongly."""
     by_label: dict[str, dict[str, TriggerRule]] = defaultdict(dict)
     for rule in rows:
         by_label[rule.label][rule.phrase] = rule
@@ -439,8 +397,59 @@ def pruned(rows: Sequence[TriggerRule]) -> list[TriggerRule]:
     return [rule for rule in rows if (rule.label, rule.phrase) not in gone]
 
 
+def ordered(rows: Sequence[TriggerRule], classes: Sequence[str], most: int, least: int) -> tuple[TriggerRule, ...]:
+    """The rules by class and kind, at most ``most`` of each: supported ones first, by what they add in total."""
+    out: list[TriggerRule] = []
+    for label in classes:
+        for kind in ("usual", "new", "suspicious"):
+            of = [rule for rule in rows if rule.label == label and rule.kind == kind]
+            out += sorted(of, key=lambda r: (r.support >= least, r.attribution * r.support), reverse=True)[:most]
+    return tuple(out)
+
+
+def _rule(
+    phrase: Phrase,
+    label: str,
+    one: Trigger,
+    counted: Mapping[Phrase, Mapping[str, int]],
+    found: Sequence[WordAttribution],
+    truth: Sequence[str],
+    classifier: Explains,
+    limits: Mapping[str, float],
+) -> TriggerRule | None:
+    """The rule of a phrase; None where the evidence is too weak."""
+    holding, first = counted[phrase], sum(one.opens) >= 0.9 * len(one.rows)
+    opens = first and holding.get(label, 0) < limits["precise"] * sum(holding.values())
+    if opens:  # a rule about the first words of a question
+        one, holding = one.opening(), counted[OPENS, *phrase]
+    support, held = len(one.rows), sum(holding.values())
+    known = RuleEvidence(
+        phrase,
+        label,
+        support,
+        precision=holding.get(label, 0) / held,
+        right=sum(truth[row] == label for row in one.rows) / support,
+        mean=sum(one.values) / support,
+        opens=first,
+        rarest=min(classifier.times_seen(word) for word in phrase),
+        named=sum(one.capitals) > support / 2,
+    )
+    judged = judge(known, limits)
+    if judged is None:
+        return None
+    best = sorted(range(support), key=lambda k: -one.values[k])[:3]
+    examples = tuple(found[one.rows[k]].text for k in best)
+    return TriggerRule(
+        " ".join(phrase), label, *judged, support, held, known.precision, known.right, known.mean, opens, examples
+    )
+
+
+def _wordlike(word: str) -> bool:
+    return any(sign.isalnum() for sign in word)
+
+
 def _says(shorter: TriggerRule, rule: TriggerRule) -> bool:
-    """Whether the shorter phrase says nearly as much and as surely."""
+    """Whether the shorter phrase says nearly as much, nearly as reliably."""
     same = shorter.kind == rule.kind or rule.kind == "suspicious"
     return same and shorter.attribution >= 0.6 * rule.attribution and shorter.precision >= rule.precision - 0.1
 
@@ -449,13 +458,3 @@ def _parts(phrase: str) -> list[str]:
     words = phrase.split(" ")
     pairs = ((i, j) for i in range(len(words)) for j in range(i + 1, len(words) + 1))
     return [" ".join(words[i:j]) for i, j in pairs if j - i < len(words)]
-
-
-def ordered(rows: Sequence[TriggerRule], classes: Sequence[str], most: int, least: int) -> tuple[TriggerRule, ...]:
-    """By class and kind, at most so many of each: those with support first, by what they add in all."""
-    out: list[TriggerRule] = []
-    for label in classes:
-        for kind in ("usual", "new", "suspicious"):
-            of = [rule for rule in rows if rule.label == label and rule.kind == kind]
-            out += sorted(of, key=lambda r: (r.support >= least, r.attribution * r.support), reverse=True)[:most]
-    return tuple(out)

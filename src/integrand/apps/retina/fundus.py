@@ -1,4 +1,4 @@
-"""Where the retina is in a photo, and the photo framed as the grader was trained: the disc fills a black square."""
+"""Finds the retina in a fundus photo and frames it as in training: its disc fills a black square."""
 
 from __future__ import annotations
 
@@ -19,15 +19,81 @@ SEARCH = 256  # pixels of the longer side on which the disc is looked for
 NEAR = 0.015  # of the radius: what counts as on the circle
 FILLS = 0.05  # of the side: a disc that fills its square this well stays as it is; training moved photos by as much
 
+SIDE = 512
+"""The side of the square that the grader takes, in pixels."""
+
+BaselineName = Literal["black", "retina", "blurred", "average"]
+BASELINES: tuple[BaselineName, ...] = ("black", "retina", "blurred", "average")
+BLUR = 32.0  # pixels of 512: wider than all but the largest lesions
+
+
+@dataclass(frozen=True, eq=False)
+class Eye:
+    """A fundus photo, framed as the grader takes it.
+
+    Attributes:
+        photo: 512 x 512 pixels, the disc of the retina filling the square, black around it; its notes say what was done.
+        inside: (512, 512), True where the photo shows retina.
+        fundus: whether it looks like a fundus photo at all.
+    """
+
+    photo: Photo
+    inside: NDArray[np.bool_]
+    fundus: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the photo that a reader of the result should know."""
+        return self.photo.notes
+
+    def baseline(self, name: BaselineName) -> list[Pixels]:
+        """Uninformative versions of this eye, (512, 512, 3) each, black outside the disc as the photo is.
+
+        ``black``; ``retina``: all of it in its median colour; ``blurred``: by a Gaussian of 32 pixels; ``average``: these
+        three, to be averaged over.
+        """
+        if name not in BASELINES:
+            raise OptionError(f"got baseline {name!r}; expected one of {', '.join(BASELINES)}.")
+        pixels, inside = self.photo.pixels, self.inside[..., None]
+        found: list[Pixels] = []
+        if name in ("black", "average"):
+            found.append(np.zeros_like(pixels))
+        if name in ("retina", "average"):
+            colour = np.median(pixels[self.inside], axis=0) if self.inside.any() else np.zeros(3)
+            found.append(np.where(inside, colour, 0).round().astype(np.uint8))
+        if name in ("blurred", "average"):
+            found.append(smoothed(pixels, self.inside, BLUR))
+        return found
+
+
+def see(photo: Photo | Pixels | str | Path) -> Eye:
+    """Find the retina in a photo and frame it like the photos the grader was trained on.
+
+    Args:
+        photo: a file, a :class:`~integrand.apps.photos.Photo`, or (H, W, 3) bytes in RGB.
+    """
+    photo = as_photo(photo)
+    disc = find_disc(photo.pixels)
+    pixels, place, shown = framed(photo.pixels, disc, SIDE)
+    circle = place.mask(SIDE, SIDE)
+    inside = circle & shown if disc.found else shown
+    notes, fundus = _remarks(pixels, inside, disc.found)
+    missing = 1 - inside.sum() / circle.sum()
+    if disc.found and missing > 0.02:
+        notes += (f"{missing:.0%} of the round retina is cut off in the photo; the square was filled up with black.",)
+    if 2 * disc.radius < 0.75 * SIDE:
+        notes += (f"the retina is only {2 * disc.radius:.0f} px across; with under {SIDE}, small lesions cannot be seen.",)
+    return Eye(Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes), inside, fundus)
+
 
 @dataclass(frozen=True)
 class Disc:
     """A circle in a photo, in pixels of that photo.
 
     Attributes:
-        x: of the centre, from the left.
-        y: of the centre, from the top.
-        radius: half of what is framed.
+        x: the column of the centre, from the left.
+        y: the row of the centre, from the top.
+        radius: half the side of the square that is framed.
         support: the share of the visible rim with darkness outside and light inside; 0 if no circle was found.
     """
 
@@ -38,18 +104,18 @@ class Disc:
 
     @property
     def found(self) -> bool:
-        """Whether the photo shows a disc on a dark surround."""
+        """Whether the photo shows a disc on a dark background."""
         return self.support >= 0.7
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
-        """The pixels of a photo that lie inside: (height, width)."""
+        """The mask of the pixels inside the circle, (height, width) bool."""
         y, x = np.ogrid[:height, :width]
         inside: NDArray[np.bool_] = (x + 0.5 - self.x) ** 2 + (y + 0.5 - self.y) ** 2 <= self.radius**2
         return inside
 
 
 def find_disc(pixels: Pixels) -> Disc:
-    """The round retina on its dark surround; the whole photo, with support 0, where there is none.
+    """Find the round retina on its dark background; without one, the whole photo is returned with support 0.
 
     Args:
         pixels: (H, W, 3) RGB.
@@ -71,6 +137,58 @@ def find_disc(pixels: Pixels) -> Disc:
     return found if found.found else whole
 
 
+def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Pixels, Disc, NDArray[np.bool_]]:
+    """The disc in a black square of ``side`` pixels, its position there, and the mask of pixels that show the photo.
+
+    A photo that is already such a square is only resized, so that photos prepared elsewhere stay what they are.
+    """
+    height, width = pixels.shape[:2]
+    image = pillow()
+    half = max(height, width) / 2
+    off = max(abs(disc.x - width / 2), abs(disc.y - height / 2), abs(disc.radius - half)) / (2 * half)
+    left, top, length = round(disc.x - disc.radius), round(disc.y - disc.radius), max(1, round(2 * disc.radius))
+    if height == width and off <= FILLS:
+        left, top, length = 0, 0, width
+    square = image.fromarray(pixels)
+    if (left, top, length, length) != (0, 0, width, height):
+        square = image.new("RGB", (length, length))
+        square.paste(image.fromarray(pixels), (-left, -top))
+    scale = side / length
+    place = Disc((disc.x - left) * scale, (disc.y - top) * scale, disc.radius * scale, disc.support)
+    centres = (np.arange(side) + 0.5) / scale
+    across, down = centres + left, centres + top
+    shown = ((down > 0) & (down < height))[:, None] & ((across > 0) & (across < width))
+    square = square if length == side else square.resize((side, side), image.Resampling.BICUBIC)
+    return np.asarray(square), place, shown
+
+
+def smoothed(pixels: Pixels, inside: NDArray[np.bool_], sigma: float) -> Pixels:
+    """A Gaussian blur restricted to a mask: pixels outside contribute nothing and become black.
+
+    Args:
+        pixels: (H, W, 3).
+        inside: (H, W), True where the picture is.
+        sigma: the standard deviation of the Gaussian, in pixels.
+    """
+    height, width = inside.shape
+    down, across = (np.exp(-0.5 * (np.subtract.outer(np.arange(n), np.arange(n)) / sigma) ** 2) for n in (height, width))
+    weight = inside.astype(np.float64)
+    layers = np.stack([*(pixels[..., k] * weight for k in range(3)), weight])
+    layers = (down @ layers @ across).transpose(1, 2, 0)
+    mean = layers[..., :3] / np.maximum(layers[..., 3:], 1e-12)
+    blurred: Pixels = np.where(inside[..., None], mean, 0).round().astype(np.uint8)
+    return blurred
+
+
+def pillow() -> Any:
+    """Import PIL's Image, or raise an error that says how to install it."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtraError("Pillow", "images", "framing a fundus photo") from None
+    return Image
+
+
 def _reduced(pixels: Pixels, scale: float) -> Pixels:
     height, width = pixels.shape[:2]
     size = (max(1, round(width / scale)), max(1, round(height / scale)))
@@ -84,7 +202,7 @@ def _corners(light: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _rim(lit: NDArray[np.bool_]) -> Points:
-    """Where light begins and ends along each row and column, unless that is the photo's own edge: (N, 2), x and y."""
+    """The points where light begins and ends along each row and column, except at the photo's own edge: (N, 2), x and y."""
     found = []
     for turned, grid in ((False, lit), (True, lit.T)):
         rows = np.flatnonzero(grid.any(axis=1))
@@ -97,7 +215,7 @@ def _rim(lit: NDArray[np.bool_]) -> Points:
 
 
 def _circle(points: Points, shape: tuple[int, ...]) -> tuple[float, float, float] | None:
-    """The circle that most points lie on. Shadows move points inwards and marks outwards, so the rest is left out."""
+    """The circle that most points lie on; outliers, such as shadows and marks, are left out."""
     threes = points[np.random.default_rng(0).integers(len(points), size=(600, 3))]
     a, b = threes[:, 1] - threes[:, 0], threes[:, 2] - threes[:, 0]
     cross = 2 * (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
@@ -122,7 +240,7 @@ def _circle(points: Points, shape: tuple[int, ...]) -> tuple[float, float, float
 
 
 def _least_squares(points: Points) -> tuple[float, float, float]:
-    """The circle x² + y² = 2 a x + 2 b y + c nearest to the points."""
+    """The circle x² + y² = 2 a x + 2 b y + c fitted to the points by least squares."""
     mean = points.mean(axis=0)
     p = points - mean
     (a, b, c), *_ = np.linalg.lstsq(np.column_stack([2 * p, np.ones(len(p))]), (p**2).sum(axis=1), rcond=None)
@@ -130,7 +248,7 @@ def _least_squares(points: Points) -> tuple[float, float, float]:
 
 
 def _support(lit: NDArray[np.bool_], x: float, y: float, radius: float) -> float:
-    """The share of the rim, where the photo shows both of its sides, that has darkness outside and light inside."""
+    """The share of the visible rim that is dark outside and light inside."""
     angle = np.linspace(0, 2 * np.pi, 720, endpoint=False)
 
     def at(share: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -147,127 +265,8 @@ def _support(lit: NDArray[np.bool_], x: float, y: float, radius: float) -> float
     return float((inside & ~outside)[seen].mean())
 
 
-def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Pixels, Disc, NDArray[np.bool_]]:
-    """The disc in a black square of ``side`` pixels, where it is there, and which pixels of the square show the photo.
-
-    A photo that is already such a square is only resized, so that photos prepared elsewhere stay what they are.
-    """
-    height, width = pixels.shape[:2]
-    image = pillow()
-    half = max(height, width) / 2
-    off = max(abs(disc.x - width / 2), abs(disc.y - height / 2), abs(disc.radius - half)) / (2 * half)
-    left, top, length = round(disc.x - disc.radius), round(disc.y - disc.radius), max(1, round(2 * disc.radius))
-    if height == width and off <= FILLS:
-        left, top, length = 0, 0, width
-    square = image.fromarray(pixels)
-    if (left, top, length, length) != (0, 0, width, height):
-        square = image.new("RGB", (length, length))
-        square.paste(image.fromarray(pixels), (-left, -top))
-    scale = side / length
-    place = Disc((disc.x - left) * scale, (disc.y - top) * scale, disc.radius * scale, disc.support)
-    centres = (np.arange(side) + 0.5) / scale
-    across, down = centres + left, centres + top
-    shown = ((down > 0) & (down < height))[:, None] & ((across > 0) & (across < width))
-    square = square if length == side else square.resize((side, side), image.Resampling.BICUBIC)
-    return np.asarray(square), place, shown
-
-
-def pillow() -> Any:
-    """PIL's Image, or an error that says how to install it."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtraError("Pillow", "images", "framing a fundus photo") from None
-    return Image
-
-
-def smoothed(pixels: Pixels, inside: NDArray[np.bool_], sigma: float) -> Pixels:
-    """A Gaussian blur that stays within a mask: no darkness from outside, and black there.
-
-    Args:
-        pixels: (H, W, 3).
-        inside: (H, W), True where the picture is.
-        sigma: of the Gaussian, in pixels.
-    """
-    height, width = inside.shape
-    down, across = (np.exp(-0.5 * (np.subtract.outer(np.arange(n), np.arange(n)) / sigma) ** 2) for n in (height, width))
-    weight = inside.astype(np.float64)
-    layers = np.stack([*(pixels[..., k] * weight for k in range(3)), weight])
-    layers = (down @ layers @ across).transpose(1, 2, 0)
-    mean = layers[..., :3] / np.maximum(layers[..., 3:], 1e-12)
-    blurred: Pixels = np.where(inside[..., None], mean, 0).round().astype(np.uint8)
-    return blurred
-
-
-SIDE = 512
-"""Pixels of the square that the grader takes."""
-
-BaselineName = Literal["black", "retina", "blurred", "average"]
-BASELINES: tuple[BaselineName, ...] = ("black", "retina", "blurred", "average")
-BLUR = 32.0  # pixels of 512: wider than all but the largest lesions
-
-
-@dataclass(frozen=True, eq=False)
-class Eye:
-    """A fundus photo as the grader sees it.
-
-    Attributes:
-        photo: 512 x 512 pixels, the disc of the retina filling the square, black around it; its notes say what was done.
-        inside: (512, 512), True where the photo shows retina.
-        fundus: whether it looks like a fundus photo at all.
-    """
-
-    photo: Photo
-    inside: NDArray[np.bool_]
-    fundus: bool
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the result should know about the photo."""
-        return self.photo.notes
-
-    def baseline(self, name: BaselineName) -> list[Pixels]:
-        """Photos of this eye with nothing to see, (512, 512, 3) each; black outside the disc, where x is black too.
-
-        ``black``; ``retina``: all of it in its median colour; ``blurred``: by a Gaussian of 32 pixels; ``average``: these
-        three, to be averaged over.
-        """
-        if name not in BASELINES:
-            raise OptionError(f"got baseline {name!r}; expected one of {', '.join(BASELINES)}.")
-        pixels, inside = self.photo.pixels, self.inside[..., None]
-        found: list[Pixels] = []
-        if name in ("black", "average"):
-            found.append(np.zeros_like(pixels))
-        if name in ("retina", "average"):
-            colour = np.median(pixels[self.inside], axis=0) if self.inside.any() else np.zeros(3)
-            found.append(np.where(inside, colour, 0).round().astype(np.uint8))
-        if name in ("blurred", "average"):
-            found.append(smoothed(pixels, self.inside, BLUR))
-        return found
-
-
-def see(photo: Photo | Pixels | str | Path) -> Eye:
-    """Find the retina in a photo and frame it as the photos that the grader was trained on.
-
-    Args:
-        photo: a file, a :class:`~integrand.apps.photos.Photo`, or (H, W, 3) bytes in RGB.
-    """
-    photo = as_photo(photo)
-    disc = find_disc(photo.pixels)
-    pixels, place, shown = framed(photo.pixels, disc, SIDE)
-    circle = place.mask(SIDE, SIDE)
-    inside = circle & shown if disc.found else shown
-    notes, fundus = _remarks(pixels, inside, disc.found)
-    missing = 1 - inside.sum() / circle.sum()
-    if disc.found and missing > 0.02:
-        notes += (f"{missing:.0%} of the round retina is cut off in the photo; the square was filled up with black.",)
-    if 2 * disc.radius < 0.75 * SIDE:
-        notes += (f"the retina is only {2 * disc.radius:.0f} px across; with under {SIDE}, small lesions cannot be seen.",)
-    return Eye(Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes), inside, fundus)
-
-
 def _remarks(pixels: Pixels, inside: NDArray[np.bool_], found: bool) -> tuple[tuple[str, ...], bool]:
-    """What makes one doubt that this is a fundus photo, and whether it is one for all that can be told."""
+    """Reasons to doubt that this is a fundus photo, and whether it looks like one."""
     notes = []
     y, x = np.ogrid[:SIDE, :SIDE]
     middle = inside & ((x - SIDE / 2) ** 2 + (y - SIDE / 2) ** 2 < (SIDE / 4) ** 2)

@@ -1,20 +1,16 @@
-"""Diabetic retinopathy (section 6.2 of the paper): a fundus photo in, its grade and the evidence for it out.
-
-    grader = retina.load()
-    eye = grader.see("eye.jpg")                       # the retina found and framed
-    print(grader.grade(eye))                          # grade 2: moderate non-proliferative diabetic retinopathy, ...
-    why = grader.explain(eye, target="referable")     # which pixels speak for it
+"""The retinopathy grader: its network, the grade it gives to a fundus photo, and the explanation of that grade.
 
 The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,11 +22,9 @@ from ...loading import shipped
 from ..images.model import Network
 from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
+from ..images.result import Answer, Explanation, PhotoCase
 from ..images.sources import efficientnet_lite0
 from .fundus import SIDE, BaselineName, Eye, Pixels, see
-
-if TYPE_CHECKING:
-    from ..images.result import Explanation
 
 WEIGHTS = "retina.safetensors"
 PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
@@ -42,7 +36,7 @@ GRADES = (
     "severe non-proliferative diabetic retinopathy",
     "proliferative diabetic retinopathy",
 )
-"""The international clinical scale."""
+"""The grades 0 to 4 of the international clinical scale, in words."""
 
 SCORES = (
     "no retinopathy, healthy",
@@ -51,11 +45,11 @@ SCORES = (
     "severe or worse",
     "proliferative",
 )
-"""What each output of the network is the evidence for: the output's number is the grade's."""
+"""What each output of the network is evidence for; the number of the output is that of the grade."""
 
 
 class Evidence(nn.Module):
-    """The network's four logits, "the grade is at least 1, 2, 3, 4", with "there is no retinopathy" in front of them.
+    """The network's outputs: its four logits for "the grade is at least 1, 2, 3, 4", and before them the negative of the first.
 
     So output g is the evidence for grade g or worse, and output 0 the evidence against any.
     """
@@ -65,13 +59,13 @@ class Evidence(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (N, 3, 512, 512) to (N, 5)."""
+        """The evidence for "no retinopathy" and for grades 1 to 4 or worse, from (N, 3, 512, 512) to (N, 5)."""
         logits = self.network(x)
         return torch.cat([-logits[:, :1], logits], dim=1)
 
 
 def falling(values: Sequence[float]) -> list[float]:
-    """The nearest numbers that do not rise, with the same sum: neighbours that rise share their mean.
+    """The nearest sequence that does not rise and has the same sum; neighbours that rise are replaced by their mean.
 
     >>> falling([0.9, 0.2, 0.4, 0.1])
     [0.9, 0.30000000000000004, 0.30000000000000004, 0.1]
@@ -87,7 +81,7 @@ def falling(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Grade:
-    """What the grader says of a photo.
+    """The grader's assessment of one photo.
 
     Attributes:
         grade: 0 to 4 on the international scale: the expected grade, rounded.
@@ -104,7 +98,7 @@ class Grade:
 
     @staticmethod
     def of(scores: Tensor | Sequence[float], notes: tuple[str, ...] = ()) -> Grade:
-        """From the five outputs for one photo: (5,)."""
+        """The grade from the network's five outputs for one photo, (5,)."""
         one, two, three, four = falling(torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid().tolist())
         expected = one + two + three + four
         return Grade(min(4, round(expected)), expected, (one, two, three, four), notes)
@@ -121,12 +115,12 @@ class Grade:
 
     @property
     def probabilities(self) -> tuple[float, ...]:
-        """Of the grades 0 to 4; they add up to 1."""
+        """The probabilities of the grades 0 to 4; they add up to 1."""
         return tuple(above - below for above, below in pairwise([1.0, *self.at_least, 0.0]))
 
     @property
     def target(self) -> int:
-        """The output to explain if nobody says otherwise: the evidence for this grade or worse.
+        """The output that is explained by default: the evidence for this grade or worse.
 
         For grade 0 it is that for any retinopathy: what speaks for it, and what against.
         """
@@ -142,7 +136,7 @@ class Grade:
 
 @dataclass(frozen=True, eq=False)
 class Grader:
-    """The network that grades, with what it needs before and after. :func:`load` makes one.
+    """The grading network with its preprocessing; made by :func:`load`.
 
     Attributes:
         network: takes the photos that :meth:`see` gives; its outputs are :data:`SCORES`. They are no exclusive classes:
@@ -156,17 +150,17 @@ class Grader:
         return see(photo)
 
     def input(self, eye: Eye | Pixels) -> Tensor:
-        """What the network takes: (1, 3, 512, 512)."""
+        """The network's input for an eye, (1, 3, 512, 512)."""
         pixels = eye.photo.pixels if isinstance(eye, Eye) else eye
         return self.network.preprocess.input(pixels).to(self.network.device)
 
     def baseline(self, eye: Eye, name: BaselineName = "blurred") -> Tensor:
-        """A baseline of :meth:`Eye.baseline` for :meth:`input`: (1, 3, 512, 512), or (3, 1, 3, 512, 512) for the average."""
+        """A baseline of :meth:`Eye.baseline` as network input: (1, 3, 512, 512), or (3, 1, 3, 512, 512) for the average."""
         found = torch.stack([self.input(pixels) for pixels in eye.baseline(name)])
         return found if len(found) > 1 else found[0]
 
     def grade(self, photo: Eye | Photo | Pixels | str | Path) -> Grade:
-        """The grade of a photo."""
+        """Grade a photo."""
         eye = photo if isinstance(photo, Eye) else self.see(photo)
         with torch.no_grad():
             return Grade.of(self.network.module(self.input(eye))[0].float().cpu(), eye.notes)
@@ -209,7 +203,7 @@ class Grader:
         baseline: BaselineName = "blurred",
         **options: Any,
     ) -> Explanation:
-        """The grade and its explanation, which draws itself and saves itself as a page, a picture or numbers.
+        """Grade a photo and explain the grade; the result can be drawn and saved as a page, a picture or numbers.
 
         Args:
             photo: an :class:`Eye`, or what :meth:`see` takes.
@@ -217,13 +211,23 @@ class Grader:
             baseline: see :meth:`Eye.baseline`.
             options: ``tol``, ``max_evaluations``, ``progress`` and so on, as in :func:`integrand.integrated_gradients`.
         """
-        from .result import examine
-
-        return examine(self, photo, target=target, baseline=baseline, **options)
+        eye = photo if isinstance(photo, Eye) else self.see(photo)
+        grade = self.grade(eye)
+        index = grade.target if target is None else self.find(target)
+        likely = sorted(enumerate(grade.probabilities), key=lambda one: -one[1])
+        answers = tuple(Answer(k, f"grade {k}: {GRADES[k]}", chance) for k, chance in likely)
+        sure = 1 - grade.at_least[0] if index == 0 else grade.at_least[index - 1]
+        answer = Answer(index, self.network.label(index), sure)
+        start = self.baseline(eye, baseline)
+        case = PhotoCase(eye.photo, self.network, self.input(eye), answers, answer, "logit", baseline, start)
+        headline = str(grade).splitlines()[0]
+        if not eye.fundus:
+            headline = f"this does not look like a photo of a retina, and a grade of it means nothing ({grade.grade} of 4)"
+        return dataclasses.replace(case.explained(**options), headline=headline)
 
 
 def load(device: torch.device | str | None = None) -> Grader:
-    """The grader, on a device: by default a GPU where torch finds one."""
+    """Load the grader onto a device, by default a GPU where torch finds one."""
     weights = shipped(WEIGHTS, "grading a retina")
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     network = efficientnet_lite0(str(weights)).module

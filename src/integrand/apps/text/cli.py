@@ -13,9 +13,8 @@ import typer
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ..command_line import ScoreName, check_out, coloured, noted, typed
-from .explaining import explain, generated, similarity
-from .generated import Generated
-from .result import Explained, Explanations
+from . import explain, generated, similarity
+from .result import Explained, Explanations, Generated
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
 Found = Explained | Explanations | Generated

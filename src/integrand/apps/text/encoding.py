@@ -1,4 +1,4 @@
-"""What is refused before any work: what is no text, no tokenizer, no model, or too long."""
+"""Texts as the model reads them: checks of model, tokenizer and texts, then tokens with padding, masks and spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from ...errors import InputError, IntegrandWarning, ModelError, OptionError, TrainModeError
 
 ENDLESS = 10**9
-"""Tokenizers without a limit say that it is some huge number."""
+"""Tokenizers without a length limit report a number larger than this."""
+
+Span = tuple[int, int]
+
+SEPARATOR = "\n"
+"""The separator between the two texts of a pair where both are shown as one."""
 
 
 def listed(text: Any, name: str = "text") -> list[Any]:
@@ -28,7 +33,7 @@ def listed(text: Any, name: str = "text") -> list[Any]:
 
 
 def check_texts(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
-    """Refuse what is no text, or empty."""
+    """Refuse inputs that are not strings, are empty, or have no context where one is expected."""
     if not texts:
         raise InputError("got no texts; expected at least one.")
     if pairs is not None and len(pairs) != len(texts):
@@ -42,7 +47,7 @@ def check_texts(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
 
 
 def check_length(model: nn.Module, tokenizer: Any, count: int, what: str) -> None:
-    """Refuse more tokens than the model has positions for."""
+    """Refuse texts with more tokens than the model has positions."""
     limit = longest(model, tokenizer)
     if limit is not None and count > limit:
         raise InputError(
@@ -52,7 +57,7 @@ def check_length(model: nn.Module, tokenizer: Any, count: int, what: str) -> Non
 
 
 def longest(model: nn.Module, tokenizer: Any) -> int | None:
-    """How many tokens the model can take; None where nothing says so."""
+    """The largest number of tokens that the model takes; None where neither model nor tokenizer says."""
     config: Any = getattr(model, "config", None)
     limits = [int(limit) for limit in (getattr(tokenizer, "model_max_length", None),) if limit and limit < ENDLESS]
     positions = getattr(config, "max_position_embeddings", None)
@@ -67,12 +72,12 @@ def longest(model: nn.Module, tokenizer: Any) -> int | None:
 
 
 def parameters_of(model: nn.Module) -> set[str]:
-    """The names of what the model's forward takes."""
+    """The names of the parameters of the model's ``forward``."""
     return set(inspect.signature(model.forward).parameters)
 
 
 def check_model(model: Any) -> None:
-    """Refuse what is no model with embeddings, and train mode, before any work."""
+    """Refuse objects that are not models with an input embedding, and models in train mode."""
     if not isinstance(model, nn.Module) or not callable(getattr(model, "get_input_embeddings", None)):
         raise ModelError(
             f"got a {type(model).__name__} as model; expected a Hugging Face model (a module with get_input_embeddings()). "
@@ -83,24 +88,18 @@ def check_model(model: Any) -> None:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Refuse what is no tokenizer."""
+    """Refuse objects that are not Hugging Face tokenizers."""
     if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
         what = repr(tokenizer) if isinstance(tokenizer, str) else f"a {type(tokenizer).__name__}"
         raise InputError(f"got {what} as tokenizer; expected a Hugging Face one: AutoTokenizer.from_pretrained(name).")
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """Refuse what the engine does not take; ``options`` are those beyond the named ones."""
+    """Refuse keyword options that are not options of the engine."""
     known = ("steps", "rule", "max_evaluations", "memory", "chunk", "progress")
     for name in options:
         if name not in known:
             raise OptionError(f"got {name}=; expected one of the named options, or {', '.join(known)}.")
-
-
-Span = tuple[int, int]
-
-SEPARATOR = "\n"
-"""Between the first and the second text of a pair, where both are shown as one."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Pieces:
         special: which tokens are markers: kept in the baseline.
         parts: 0 for tokens of the first text, 1 for the second, -1 for markers.
         columns: where each token stands in the batch.
-        ids: of the tokens.
+        ids: the token ids.
     """
 
     texts: tuple[str, ...]
@@ -144,7 +143,7 @@ class Encoded:
 
     @property
     def mask(self) -> Tensor:
-        """(N, T), True for tokens that are not padding."""
+        """The mask of tokens that are not padding, (N, T) bool."""
         mask = self.given.get("attention_mask")
         if mask is not None:
             return mask.bool()
@@ -162,7 +161,7 @@ def encode(
     *,
     device: torch.device,
 ) -> Encoded:
-    """Tokenize and pad, with markers, masks and spans.
+    """Tokenize and pad texts, with markers, masks and spans.
 
     Args:
         model: says which further inputs it takes, and how many tokens.
@@ -206,8 +205,51 @@ def encode(
     return Encoded(ids.to(device), given, (special | ~mask).to(device), pieces)
 
 
+def trimmed(text: str, start: int, end: int) -> Span:
+    """A span without the spaces at its ends, which some tokenizers count as part of the word.
+
+    >>> trimmed("a film", 1, 6), trimmed("a  b", 1, 3)
+    ((2, 6), (1, 3))
+    """
+    inside = text[start:end]
+    if not inside.strip():
+        return start, end
+    return end - len(inside.lstrip()), start + len(inside.rstrip())
+
+
+def marker_ids(tokenizer: Any) -> set[int]:
+    """The ids of tokens that only structure a text: begin, end, separators, padding; not unknown words and masks."""
+    names = ("bos", "eos", "cls", "sep", "pad")
+    certain = {getattr(tokenizer, f"{name}_token_id", None) for name in names}
+    words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")} - certain
+    return {int(i) for i in {*tokenizer.all_special_ids, *certain} - words if i is not None}
+
+
+def decoded(tokenizer: Any, before: Sequence[int], ids: Sequence[int]) -> list[tuple[str, int]]:
+    """The text that each token adds after the tokens before it, spaces included.
+
+    Returns:
+        For each the text, and a number that is the same for ids that are parts of one sign (an emoji in several bytes).
+    """
+
+    def text(many: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(many), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    whole = text([*before, *ids])
+    ends = [len(text(before)) if before else 0]
+    for i in range(len(ids)):
+        sure = text([*before, *ids[: i + 1]]).rstrip("\ufffd")  # half a sign is not there yet
+        ends.append(max(ends[-1], len(sure) if whole.startswith(sure) else 0))
+    ends[-1] = len(whole)
+    out = []
+    for i in range(len(ids)):
+        done = next((k for k in range(i + 1, len(ends)) if ends[k] > ends[i]), i + 1)
+        out.append((whole[ends[i] : ends[done]], done))
+    return out
+
+
 def _warn_unknown(tokenizer: Any, pieces: Sequence[Pieces]) -> None:
-    """Say where the tokenizer knows hardly any word: the model reads the same sign for all of them."""
+    """Warn where the tokenizer does not know most words, which the model then all reads as the same token."""
     unknown = getattr(tokenizer, "unk_token_id", None)
     for i, one in enumerate(pieces):
         words = [  # punctuation is missing in many vocabularies
@@ -242,7 +284,7 @@ def _pieces(tokenizer: Any, found: Any, row: int, whole: str, second: int, speci
 
 
 def _parts(found: Any, row: int, columns: Sequence[int], marks: Sequence[bool]) -> list[int]:
-    """To which text each token belongs; by its type where the tokenizer does not say."""
+    """The text (0 or 1) that each token belongs to, -1 for markers; by token type where the tokenizer does not say."""
     belongs: Sequence[int | None]
     try:
         belongs = found.sequence_ids(row)
@@ -252,60 +294,17 @@ def _parts(found: Any, row: int, columns: Sequence[int], marks: Sequence[bool]) 
     return [-1 if mark else belongs[c] or 0 for c, mark in zip(columns, marks, strict=True)]
 
 
-def trimmed(text: str, start: int, end: int) -> Span:
-    """A span without the blanks at its ends, which some tokenizers count to the word.
-
-    >>> trimmed("a film", 1, 6), trimmed("a  b", 1, 3)
-    ((2, 6), (1, 3))
-    """
-    inside = text[start:end]
-    if not inside.strip():
-        return start, end
-    return end - len(inside.lstrip()), start + len(inside.rstrip())
-
-
-def marker_ids(tokenizer: Any) -> set[int]:
-    """Ids that structure a text and say nothing: begin, end, separators, padding; not unknown words and masks."""
-    names = ("bos", "eos", "cls", "sep", "pad")
-    certain = {getattr(tokenizer, f"{name}_token_id", None) for name in names}
-    words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")} - certain
-    return {int(i) for i in {*tokenizer.all_special_ids, *certain} - words if i is not None}
-
-
 def _side(model: nn.Module, tokenizer: Any) -> str:
-    """Where to pad: on the right, since positions are counted from the left, unless the model reads its last place (XLNet)."""
+    """The side to pad on: right, since positions count from the left, unless the model reads the last position (XLNet)."""
     return str(tokenizer.padding_side) if getattr(getattr(model, "config", None), "summary_type", "") == "last" else "right"
 
 
 @contextmanager
 def _padded(tokenizer: Any, side: str) -> Iterator[None]:
-    """Pad on a side."""
+    """Set the tokenizer's padding side for the duration of a block."""
     before = tokenizer.padding_side
     try:
         tokenizer.padding_side = side
         yield
     finally:
         tokenizer.padding_side = before
-
-
-def decoded(tokenizer: Any, before: Sequence[int], ids: Sequence[int]) -> list[tuple[str, int]]:
-    """What each of some ids adds to the text when they follow others, blanks included.
-
-    Returns:
-        For each the text, and a number that is the same for ids that are parts of one sign (an emoji in several bytes).
-    """
-
-    def text(many: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(many), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
-    whole = text([*before, *ids])
-    ends = [len(text(before)) if before else 0]
-    for i in range(len(ids)):
-        sure = text([*before, *ids[: i + 1]]).rstrip("\ufffd")  # half a sign is not there yet
-        ends.append(max(ends[-1], len(sure) if whole.startswith(sure) else 0))
-    ends[-1] = len(whole)
-    out = []
-    for i in range(len(ids)):
-        done = next((k for k in range(i + 1, len(ends)) if ends[k] > ends[i]), i + 1)
-        out.append((whole[ends[i] : ends[done]], done))
-    return out

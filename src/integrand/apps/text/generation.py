@@ -17,104 +17,15 @@ from torch import Tensor, nn
 from ...certificate import Certificate, ExampleCertificate
 from ...errors import InputError, ModelError, OptionError
 from ...functions.target import ReadOut, Score
-from .embeddings import Fill, Known, look, slots_of
 from .encoding import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
-from .generated import Generated
-from .text_run import TextRun, Values, baseline_words, fixed_of, integrate, picked
+from .result import Generated
+from .text_run import Fill, Known, TextRun, Values, baseline_words, fixed_of, integrate, look, picked, slots_of
 
 BLOCK = 16
-"""Outputs that are explained side by side, on the text up to the last of them."""
+"""The number of outputs that are explained in one batch, on the text up to the last of them."""
 
-
-@dataclass(frozen=True)
-class _NextToken:
-    """The score of the token that follows a position."""
-
-    model: nn.Module
-    score: Score
-
-    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
-        logits = output.logits
-        return self.of(_at(logits, rows["position"]) if logits.shape[1] > 1 else logits[:, 0], rows)
-
-    def of(self, logits: Tensor, rows: dict[str, Tensor]) -> Tensor:
-        """One score per row of (N, vocabulary)."""
-        own = picked(logits, rows["token"], self.score)
-        return own - picked(logits, rows["other"], self.score) if "other" in rows else own
-
-
-@dataclass(frozen=True)
-class _Narrow(TextRun):
-    """A language model that computes the vocabulary's logits at one position per row only: they are most of its memory."""
-
-    head: nn.Module | None = field(default=None, kw_only=True)
-
-    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
-        length = ids.get("decoder_input_ids", ids["input_ids"]).shape[1]
-
-        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            hidden = args[0] if args else None
-            if not isinstance(hidden, Tensor) or hidden.ndim != 3 or hidden.shape[1] != length:
-                return None
-            return (_at(hidden, rows["position"])[:, None], *args[1:])
-
-        handle = None if self.head is None else self.head.register_forward_pre_hook(before)
-        try:
-            return super().__call__(given=given, rows=rows, **ids)
-        finally:
-            if handle is not None:
-                handle.remove()
-
-
-@dataclass(frozen=True)
-class _Body(TextRun):
-    """A language model up to its head, which all outputs share; each then has the head to itself, at its position."""
-
-    head: nn.Module = field(kw_only=True)
-
-    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Tensor:
-        found: list[Tensor] = []
-
-        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            found.append(args[0])
-            return (args[0][:, :1], *args[1:])
-
-        handle = self.head.register_forward_pre_hook(before)
-        try:
-            super().__call__(given=given, rows=rows, **ids)
-        finally:
-            handle.remove()
-        return found[-1]
-
-    def reads(self, following: _NextToken, rows: dict[str, Tensor]) -> ReadOut:
-        """The scores, from what the head is given."""
-
-        def read(hidden: Tensor, examples: Tensor) -> Tensor:
-            mine = {name: value[examples.to(value.device)] for name, value in rows.items()}
-            return following.of(self.head(_at(hidden, mine["position"])[:, None])[:, 0], mine)
-
-        return ReadOut(read)
-
-
-def _at(values: Tensor, position: Tensor) -> Tensor:
-    """From (N, T, ...) to (N, ...), each row at its position."""
-    return values[torch.arange(len(values), device=values.device), position.to(values.device)]
-
-
-def _body(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], logits: Tensor) -> _Body | None:
-    """The model up to its head, where its logits are what the head gives, with nothing after it."""
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    if not isinstance(head, nn.Module):
-        return None
-    body = _Body(model, lambda output, _: output, fixed_of(model), head=head)
-    try:
-        with torch.no_grad():
-            again = head(body(given=given, rows={}, **ids))
-    except (IndexError, TypeError, AttributeError):  # the head is not called, or not with one tensor alone
-        return None
-    slack = 16 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
-    same = again.shape == logits.shape and bool(((again - logits).abs() <= slack).all())
-    return body if same else None
+SOME = 32
+"""The number of tokens used to check whether a model looks ahead."""
 
 
 def attribute(
@@ -129,7 +40,7 @@ def attribute(
     tol: float,
     options: dict[str, Any],
 ) -> Generated:
-    """Attribute outputs to all that comes before them; see :func:`integrand.text.generated`.
+    """Attribute generated tokens to everything before them; see :func:`integrand.text.generated`.
 
     Args:
         model: the language model.
@@ -140,7 +51,7 @@ def attribute(
         against: a token to compare each output with.
         baseline: the baseline.
         tol: the tolerance.
-        options: of the engine.
+        options: further options of the engine.
     """
     inputs, found_out = inputs_of(tokenizer, written, chosen[-1]), outputs(tokenizer, written)
     names = [piece for piece, _ in found_out]
@@ -162,82 +73,9 @@ def attribute(
     return Generated(inputs, shown, spelled, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta, rather)
 
 
-def _block(
-    model: nn.Module,
-    tokenizer: Any,
-    written: Written,
-    block: range,
-    names: Sequence[str],
-    score: Score,
-    other: int | None,
-    baseline: Fill | Sequence[Fill],
-    tol: float,
-    options: dict[str, Any],
-) -> tuple[Values, Certificate, list[float]]:
-    """Some outputs side by side: values (outputs, inputs up to the last of them), certificates, probabilities."""
-    ids = written.ids(block[-1] + 1)
-    decoder = "decoder_input_ids" in ids
-    given = dict(written.encoded.given) if decoder else {}
-    calls, output = look(model, lambda: model(**ids, **given, **fixed_of(model)))
-    slots = slots_of(calls, _known(tokenizer, written, ids))
-    first = 0 if decoder else written.source - 1
-    positions = torch.tensor([first + i for i in block])
-    rows = {"position": positions, "token": torch.tensor([written.out[i] for i in block])}
-    sure = picked(output.logits[0, positions.to(output.logits.device)].double(), rows["token"], "probability").tolist()
-    if other is not None:
-        rows["other"] = torch.full_like(positions, other)
-    count, following = len(block), _NextToken(model, score)
-    body = _body(model, ids, given, output.logits)
-    narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
-    versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
-    values, certificate = integrate(
-        body or narrow,
-        {name: value.expand(count, -1) for name, value in ids.items()},
-        slots,
-        given={name: value.expand(count, -1) for name, value in given.items()},
-        rows={} if body else rows,
-        fill=baseline,
-        tokenizer=tokenizer,
-        tol=tol,
-        target=None if body is None else body.reads(following, rows),
-        words=[f"{names[i]!r}{versus} ({score})" for i in block],
-        options=options,
-    )
-    return values, certificate, sure
-
-
-def _known(tokenizer: Any, written: Written, ids: dict[str, Tensor]) -> list[Known]:
-    """The texts that the model is given, which of their tokens are kept, and where their columns begin."""
-    marks = torch.tensor(sorted(marker_ids(tokenizer)), device=ids["input_ids"].device)
-    own = written.encoded.kept
-    if "decoder_input_ids" not in ids:
-        whole = ids["input_ids"]
-        return [(whole, torch.cat([own, torch.isin(whole[:, own.shape[1] :], marks)], 1), 0)]
-    prefix = ids["decoder_input_ids"]
-    kept = torch.isin(prefix, marks)
-    kept[:, 0] = True
-    return [(ids["input_ids"], own, 0), (prefix, kept, own.shape[1])]
-
-
-def _one_token(tokenizer: Any, word: str | int) -> int:
-    if isinstance(word, int):
-        return word
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if len(ids) != 1:
-        raise OptionError(
-            f"got against={word!r}, which is {len(ids)} tokens; expected one token (many tokenizers want the blank before a "
-            "word: ' bad'), or its id."
-        )
-    return int(ids[0])
-
-
-SOME = 32
-"""Tokens on which it is seen whether a model looks ahead."""
-
-
 @dataclass(frozen=True)
 class Written:
-    """A text and what a model wrote after it.
+    """A prompt and the tokens that follow it.
 
     Attributes:
         encoded: the user's text, a batch of one.
@@ -251,11 +89,11 @@ class Written:
 
     @property
     def source(self) -> int:
-        """How many inputs the model gets before the first output."""
+        """The number of input tokens before the first output."""
         return self.encoded.ids.shape[1] + (self.start is not None)
 
     def ids(self, outputs: int) -> dict[str, Tensor]:
-        """What the model is given for the first outputs: the last of them is not among it."""
+        """The model's inputs for the first ``outputs`` outputs; the last of these is not among the inputs."""
         text = self.encoded.ids
         more = torch.tensor([self.out[: outputs - 1]], dtype=text.dtype, device=text.device).reshape(1, -1)
         if self.start is None:
@@ -272,7 +110,7 @@ def write(
     device: torch.device,
     generate: dict[str, Any],
 ) -> Written:
-    """The prompt, and what the model (or the user) writes after it.
+    """Encode the prompt, and have the model continue it unless the continuation is given.
 
     Args:
         model: the language model.
@@ -309,81 +147,13 @@ def write(
     return Written(encoded, tuple(out), start)
 
 
-def _check_generate(options: dict[str, Any]) -> None:
-    """Refuse what would be lost: more texts than the one that is explained, another shape of the answer."""
-    if options.get("num_return_sequences", 1) != 1:
-        raise OptionError(
-            f"got generate={{'num_return_sequences': {options['num_return_sequences']!r}}}; expected one text to explain. "
-            "Write the others with model.generate, and pass each as continuation=."
-        )
-    for name in ("max_new_tokens", "inputs", "input_ids", "attention_mask", "return_dict_in_generate"):
-        if name in options:
-            own = "Pass max_new_tokens= itself." if name == "max_new_tokens" else "Leave it out."
-            raise OptionError(f"got {name!r} in generate=; expected further options of model.generate only. {own}")
-
-
-def _check_causal(model: nn.Module, ids: Tensor) -> None:
-    """Refuse a model that looks ahead: change the last of some tokens, and see that nothing changes before it."""
-    some = (ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1))[:, :SOME].repeat(2, 1)
-    last = int(some[0, -1])
-    some[1, -1] = last - 1 if last else 1
-    with torch.no_grad():
-        before = model(input_ids=some).logits[:, :-1]
-    wide = before.to(torch.promote_types(before.dtype, torch.float32))
-    allowed = torch.finfo(before.dtype).eps ** 0.5 * float(wide.abs().max())  # rounding; NaN is for the engine to report
-    if float((wide[0] - wide[1]).abs().max()) > allowed:
-        raise ModelError(
-            f"{type(model).__name__} looks ahead: what it says at a place depends on later tokens, so that it does not write; "
-            "expected a causal language model. Load it with is_decoder=True if it was trained so, or use another model."
-        )
-
-
-def _open(encoded: Encoded, tokenizer: Any) -> Encoded:
-    """A prompt without an end marker, so that it goes on."""
-    last = encoded.ids.shape[1] - 1
-    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
-    one = encoded.pieces[0]
-    if not one.special[-1] or one.ids[-1] not in ends or last == 0:
-        return encoded
-    cut = replace(one, **{name: getattr(one, name)[:-1] for name in ("texts", "special", "parts", "columns", "ids")})
-    cut = replace(cut, spans=None if one.spans is None else one.spans[:-1])
-    given = {name: value[:, :last] for name, value in encoded.given.items()}
-    return Encoded(encoded.ids[:, :last], given, encoded.kept[:, :last], (cut,))
-
-
-def _start(model: nn.Module) -> int:
-    for source in (getattr(model, "generation_config", None), getattr(model, "config", None)):
-        for name in ("decoder_start_token_id", "bos_token_id"):
-            found = getattr(source, name, None)
-            if isinstance(found, int):
-                return found
-    raise ModelError(
-        "the model does not say what its decoder starts from; expected config.decoder_start_token_id. Set it to the id of the "
-        "start token (for T5 that of the padding)."
-    )
-
-
-def _continued(tokenizer: Any, prompt: str, continuation: str, encoded: Encoded, both: bool) -> list[int]:
-    """The ids of a continuation: as they come after the prompt, if that leaves the prompt's own ids alone."""
-    if both:
-        return [int(i) for i in tokenizer(text_target=continuation)["input_ids"]]
-    before = encoded.ids[0].tolist()
-    whole = [int(i) for i in tokenizer(prompt + continuation)["input_ids"]]
-    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
-    if whole[-1] in ends and len(tokenizer(prompt)["input_ids"]) > len(before):
-        whole = whole[:-1]
-    if whole[: len(before)] == before and len(whole) > len(before):
-        return whole[len(before) :]
-    return [int(i) for i in tokenizer(continuation, add_special_tokens=False)["input_ids"]]
-
-
 def outputs(tokenizer: Any, written: Written) -> list[tuple[str, int]]:
-    """Each output as it stands in the text; see :func:`decoded`."""
+    """The text of each output token; see :func:`decoded`."""
     return decoded(tokenizer, [] if written.start is not None else written.encoded.pieces[0].ids, written.out)
 
 
 def inputs_of(tokenizer: Any, written: Written, last: int) -> Pieces:
-    """All inputs of the outputs up to ``last`` as one line of tokens."""
+    """All input tokens of the outputs up to ``last``, as one sequence."""
     one, marks = written.encoded.pieces[0], marker_ids(tokenizer)
     text, ids, names = one.text, list(one.ids), list(one.texts)
     special, spans = list(one.special), list(one.spans or ())
@@ -409,7 +179,7 @@ def inputs_of(tokenizer: Any, written: Written, last: int) -> Pieces:
 
 
 def chosen_of(span: tuple[int, int] | str | None, found: Sequence[tuple[str, int]]) -> range:
-    """Which outputs to explain: all, from one to before another, or those of some words."""
+    """The outputs to explain: all of them, a range by number, or those that a text names."""
     if span is None:
         return range(len(found))
     if isinstance(span, str):
@@ -430,3 +200,231 @@ def chosen_of(span: tuple[int, int] | str | None, found: Sequence[tuple[str, int
             f"got span={span!r}; expected (first, end) with 0 <= first < end <= {len(found)}, the output's tokens."
         )
     return range(first, last)
+
+
+@dataclass(frozen=True)
+class _NextToken:
+    """The score of the token that follows a position."""
+
+    model: nn.Module
+    score: Score
+
+    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
+        logits = output.logits
+        return self.of(_at(logits, rows["position"]) if logits.shape[1] > 1 else logits[:, 0], rows)
+
+    def of(self, logits: Tensor, rows: dict[str, Tensor]) -> Tensor:
+        """The score of each row's token from logits (N, vocabulary)."""
+        own = picked(logits, rows["token"], self.score)
+        return own - picked(logits, rows["other"], self.score) if "other" in rows else own
+
+
+@dataclass(frozen=True)
+class _Narrow(TextRun):
+    """A language model that computes the vocabulary's logits, most of its memory, at one position per row only."""
+
+    head: nn.Module | None = field(default=None, kw_only=True)
+
+    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
+        length = ids.get("decoder_input_ids", ids["input_ids"]).shape[1]
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            hidden = args[0] if args else None
+            if not isinstance(hidden, Tensor) or hidden.ndim != 3 or hidden.shape[1] != length:
+                return None
+            return (_at(hidden, rows["position"])[:, None], *args[1:])
+
+        handle = None if self.head is None else self.head.register_forward_pre_hook(before)
+        try:
+            return super().__call__(given=given, rows=rows, **ids)
+        finally:
+            if handle is not None:
+                handle.remove()
+
+
+@dataclass(frozen=True)
+class _Body(TextRun):
+    """A language model up to its head: all outputs share its forward pass, and the head runs once per output."""
+
+    head: nn.Module = field(kw_only=True)
+
+    def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Tensor:
+        found: list[Tensor] = []
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            found.append(args[0])
+            return (args[0][:, :1], *args[1:])
+
+        handle = self.head.register_forward_pre_hook(before)
+        try:
+            super().__call__(given=given, rows=rows, **ids)
+        finally:
+            handle.remove()
+        return found[-1]
+
+    def reads(self, following: _NextToken, rows: dict[str, Tensor]) -> ReadOut:
+        """The scores of the outputs, as a function of the hidden states that the head is given."""
+
+        def read(hidden: Tensor, examples: Tensor) -> Tensor:
+            mine = {name: value[examples.to(value.device)] for name, value in rows.items()}
+            return following.of(self.head(_at(hidden, mine["position"])[:, None])[:, 0], mine)
+
+        return ReadOut(read)
+
+
+def _at(values: Tensor, position: Tensor) -> Tensor:
+    """Each row's value at its position, from (N, T, ...) to (N, ...)."""
+    return values[torch.arange(len(values), device=values.device), position.to(values.device)]
+
+
+def _body(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], logits: Tensor) -> _Body | None:
+    """The model up to its head; None where its logits are not exactly what the head returns."""
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    if not isinstance(head, nn.Module):
+        return None
+    body = _Body(model, lambda output, _: output, fixed_of(model), head=head)
+    try:
+        with torch.no_grad():
+            again = head(body(given=given, rows={}, **ids))
+    except (IndexError, TypeError, AttributeError):  # the head is not called, or not with one tensor alone
+        return None
+    slack = 16 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
+    same = again.shape == logits.shape and bool(((again - logits).abs() <= slack).all())
+    return body if same else None
+
+
+def _block(
+    model: nn.Module,
+    tokenizer: Any,
+    written: Written,
+    block: range,
+    names: Sequence[str],
+    score: Score,
+    other: int | None,
+    baseline: Fill | Sequence[Fill],
+    tol: float,
+    options: dict[str, Any],
+) -> tuple[Values, Certificate, list[float]]:
+    """Explain some outputs in one batch: values (outputs, inputs up to the last of them), certificates, probabilities."""
+    ids = written.ids(block[-1] + 1)
+    decoder = "decoder_input_ids" in ids
+    given = dict(written.encoded.given) if decoder else {}
+    calls, output = look(model, lambda: model(**ids, **given, **fixed_of(model)))
+    slots = slots_of(calls, _known(tokenizer, written, ids))
+    first = 0 if decoder else written.source - 1
+    positions = torch.tensor([first + i for i in block])
+    rows = {"position": positions, "token": torch.tensor([written.out[i] for i in block])}
+    sure = picked(output.logits[0, positions.to(output.logits.device)].double(), rows["token"], "probability").tolist()
+    if other is not None:
+        rows["other"] = torch.full_like(positions, other)
+    count, following = len(block), _NextToken(model, score)
+    body = _body(model, ids, given, output.logits)
+    narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
+    versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
+    values, certificate = integrate(
+        body or narrow,
+        {name: value.expand(count, -1) for name, value in ids.items()},
+        slots,
+        given={name: value.expand(count, -1) for name, value in given.items()},
+        rows={} if body else rows,
+        fill=baseline,
+        tokenizer=tokenizer,
+        tol=tol,
+        target=None if body is None else body.reads(following, rows),
+        words=[f"{names[i]!r}{versus} ({score})" for i in block],
+        options=options,
+    )
+    return values, certificate, sure
+
+
+def _known(tokenizer: Any, written: Written, ids: dict[str, Tensor]) -> list[Known]:
+    """The token ids that the model is given, the mask of those kept in the baseline, and their first column in the result."""
+    marks = torch.tensor(sorted(marker_ids(tokenizer)), device=ids["input_ids"].device)
+    own = written.encoded.kept
+    if "decoder_input_ids" not in ids:
+        whole = ids["input_ids"]
+        return [(whole, torch.cat([own, torch.isin(whole[:, own.shape[1] :], marks)], 1), 0)]
+    prefix = ids["decoder_input_ids"]
+    kept = torch.isin(prefix, marks)
+    kept[:, 0] = True
+    return [(ids["input_ids"], own, 0), (prefix, kept, own.shape[1])]
+
+
+def _one_token(tokenizer: Any, word: str | int) -> int:
+    if isinstance(word, int):
+        return word
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise OptionError(
+            f"got against={word!r}, which is {len(ids)} tokens; expected one token (many tokenizers want the blank before a "
+            "word: ' bad'), or its id."
+        )
+    return int(ids[0])
+
+
+def _check_generate(options: dict[str, Any]) -> None:
+    """Refuse options of ``generate`` that would return several texts or an output of another form."""
+    if options.get("num_return_sequences", 1) != 1:
+        raise OptionError(
+            f"got generate={{'num_return_sequences': {options['num_return_sequences']!r}}}; expected one text to explain. "
+            "Write the others with model.generate, and pass each as continuation=."
+        )
+    for name in ("max_new_tokens", "inputs", "input_ids", "attention_mask", "return_dict_in_generate"):
+        if name in options:
+            own = "Pass max_new_tokens= itself." if name == "max_new_tokens" else "Leave it out."
+            raise OptionError(f"got {name!r} in generate=; expected further options of model.generate only. {own}")
+
+
+def _check_causal(model: nn.Module, ids: Tensor) -> None:
+    """Refuse a model that looks ahead: changing the last token must change nothing before it."""
+    some = (ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1))[:, :SOME].repeat(2, 1)
+    last = int(some[0, -1])
+    some[1, -1] = last - 1 if last else 1
+    with torch.no_grad():
+        before = model(input_ids=some).logits[:, :-1]
+    wide = before.to(torch.promote_types(before.dtype, torch.float32))
+    allowed = torch.finfo(before.dtype).eps ** 0.5 * float(wide.abs().max())  # rounding; NaN is for the engine to report
+    if float((wide[0] - wide[1]).abs().max()) > allowed:
+        raise ModelError(
+            f"{type(model).__name__} looks ahead: what it says at a place depends on later tokens, so that it does not write; "
+            "expected a causal language model. Load it with is_decoder=True if it was trained so, or use another model."
+        )
+
+
+def _open(encoded: Encoded, tokenizer: Any) -> Encoded:
+    """The encoded prompt without its end marker, so that it can be continued."""
+    last = encoded.ids.shape[1] - 1
+    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
+    one = encoded.pieces[0]
+    if not one.special[-1] or one.ids[-1] not in ends or last == 0:
+        return encoded
+    cut = replace(one, **{name: getattr(one, name)[:-1] for name in ("texts", "special", "parts", "columns", "ids")})
+    cut = replace(cut, spans=None if one.spans is None else one.spans[:-1])
+    given = {name: value[:, :last] for name, value in encoded.given.items()}
+    return Encoded(encoded.ids[:, :last], given, encoded.kept[:, :last], (cut,))
+
+
+def _start(model: nn.Module) -> int:
+    for source in (getattr(model, "generation_config", None), getattr(model, "config", None)):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            found = getattr(source, name, None)
+            if isinstance(found, int):
+                return found
+    raise ModelError(
+        "the model does not say what its decoder starts from; expected config.decoder_start_token_id. Set it to the id of the "
+        "start token (for T5 that of the padding)."
+    )
+
+
+def _continued(tokenizer: Any, prompt: str, continuation: str, encoded: Encoded, both: bool) -> list[int]:
+    """The token ids of a continuation, tokenized together with the prompt where that leaves the prompt's ids unchanged."""
+    if both:
+        return [int(i) for i in tokenizer(text_target=continuation)["input_ids"]]
+    before = encoded.ids[0].tolist()
+    whole = [int(i) for i in tokenizer(prompt + continuation)["input_ids"]]
+    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "sep")}
+    if whole[-1] in ends and len(tokenizer(prompt)["input_ids"]) > len(before):
+        whole = whole[:-1]
+    if whole[: len(before)] == before and len(whole) > len(before):
+        return whole[len(before) :]
+    return [int(i) for i in tokenizer(continuation, add_special_tokens=False)["input_ids"]]

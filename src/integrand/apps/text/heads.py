@@ -1,4 +1,4 @@
-"""Question answering: which words of question and context make the model answer where it does."""
+"""What a model's head is asked: the class of a text, the position of an answer, the similarity of two sentences."""
 
 from __future__ import annotations
 
@@ -20,33 +20,18 @@ Part = Literal["start", "end", "span"]
 PARTS = ("start", "end", "span")
 
 LONGEST = 30
-"""Tokens of an answer, at most, where the model is asked for one."""
+"""The longest answer, in tokens, that is considered when the model chooses one."""
 
+ClassTarget = int | str | Sequence[int | str] | Callable[[Any], Tensor] | None
 
-@dataclass(frozen=True)
-class _Place:
-    """How sure the model is of where an answer starts, ends, or both."""
-
-    part: Part
-    score: Score
-
-    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
-        scores = []
-        for end in ("start", "end"):
-            if self.part in (end, "span"):
-                logits = output[f"{end}_logits"]
-                # Padding takes no part in the softmax, so that a text's score does not depend on its neighbours.
-                logits = logits.masked_fill(~rows["real"].to(logits.device), float("-inf"))
-                scores.append(picked(logits, rows[end], self.score))
-        if len(scores) == 1:
-            return scores[0]
-        return scores[0] * scores[1] if self.score == "probability" else scores[0] + scores[1]
+Pooling = Literal["mean", "first", "last", "max"] | Callable[[Any, Tensor], Tensor]
+POOLINGS = ("mean", "first", "last", "max")
 
 
 def answers(
     ask: TextQuestion, found: dict[str, Tensor], *, target: Any, part: Part, score: Score | None
 ) -> tuple[Explained, ...]:
-    """Explain where each answer is; see :func:`integrand.text.explain`.
+    """Explain the position of each answer; see :func:`integrand.text.explain`.
 
     Args:
         ask: the model, questions and contexts.
@@ -82,49 +67,6 @@ def answers(
     )
 
 
-def _best(pieces: Pieces, found: dict[str, Tensor], row: int) -> tuple[int, int]:
-    """The first and last token of the best answer within the context (within the text, where there is no context)."""
-    columns = list(pieces.columns)
-    start = found["start_logits"][row].double().cpu()[columns]
-    end = found["end_logits"][row].double().cpu()[columns]
-    context = 1 if 1 in pieces.parts else 0
-    inside = torch.tensor([part == context for part in pieces.parts])
-    both = start[:, None] + end[None]
-    apart = torch.arange(len(columns))[None] - torch.arange(len(columns))[:, None]
-    both[(apart < 0) | (apart >= LONGEST) | ~inside[:, None] | ~inside[None]] = float("-inf")
-    best = int(both.argmax())
-    return best // len(columns), best % len(columns)
-
-
-def _said(pieces: Pieces, text: str) -> tuple[int, int]:
-    """The tokens of an answer that the user names."""
-    if pieces.spans is None:
-        raise OptionError(
-            "got an answer and a tokenizer that does not say where tokens stand; expected a fast tokenizer. Load it with "
-            "AutoTokenizer.from_pretrained(..., use_fast=True)."
-        )
-    context = 1 if 1 in pieces.parts else 0
-    first = min(span[0] for span, part in zip(pieces.spans, pieces.parts, strict=True) if part == context)
-    at = pieces.text.find(text, first)
-    if not text or at < 0:
-        raise TargetError(f"got the answer {text!r}, which is not in the context; expected words of it, spelled as there.")
-    inside = [
-        i
-        for i, ((a, b), part) in enumerate(zip(pieces.spans, pieces.parts, strict=True))
-        if part == context and a < at + len(text) and b > at
-    ]
-    return inside[0], inside[-1]
-
-
-def _text(pieces: Pieces, first: int, last: int) -> str:
-    if pieces.spans is None:
-        return " ".join(pieces.texts[first : last + 1])
-    return pieces.text[pieces.spans[first][0] : pieces.spans[last][1]]
-
-
-ClassTarget = int | str | Sequence[int | str] | Callable[[Any], Tensor] | None
-
-
 @dataclass(frozen=True)
 class ClassLabels:
     """The names of a classifier's outputs.
@@ -137,7 +79,7 @@ class ClassLabels:
 
     @staticmethod
     def of(model: nn.Module, count: int) -> ClassLabels:
-        """From the model's config; LABEL_0 and so on are what it says where nobody gave names."""
+        """The class names of the model's config, which are LABEL_0 and so on where nobody gave any."""
         known: dict[Any, Any] = getattr(getattr(model, "config", None), "id2label", None) or {}
         return ClassLabels(tuple(str(known.get(i, known.get(str(i), f"class {i}"))) for i in range(count)))
 
@@ -170,7 +112,7 @@ class ClassLabels:
 def classes(
     ask: TextQuestion, logits: Tensor, *, target: ClassTarget, against: int | str | None, score: Score | None
 ) -> tuple[Explained, ...]:
-    """Explain a class of each text; see :func:`integrand.text.explain`.
+    """Explain the class of each text; see :func:`integrand.text.explain`.
 
     Args:
         ask: the classifier and the texts.
@@ -197,8 +139,112 @@ def classes(
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """One vector per sentence from a model's output.
+
+    Attributes:
+        pooling: the mean over the tokens, the first or last of them, their maximum, or a function of the output and the
+            mask (N, T).
+    """
+
+    pooling: Pooling
+
+    def __post_init__(self) -> None:
+        if not callable(self.pooling) and self.pooling not in POOLINGS:
+            names = ", ".join(map(repr, POOLINGS))
+            raise OptionError(f"got pooling={self.pooling!r}; expected one of {names}, or a function of output and mask.")
+
+    def __call__(self, output: Any, mask: Tensor) -> Tensor:
+        """The sentence vectors, (N, D), from a model's output for tokens with a mask (N, T)."""
+        if callable(self.pooling):
+            return self.pooling(output, mask)
+        states = _states(output, mask)
+        real = mask.to(states.device).bool()[..., None]
+        wide = states.to(torch.promote_types(states.dtype, torch.float32))
+        if self.pooling == "mean":
+            return torch.where(real, wide, 0).sum(1) / real.sum(1)
+        if self.pooling == "max":
+            return torch.where(real, wide, -torch.inf).amax(1)
+        places = torch.arange(real.shape[1], device=wide.device)[None, :, None]
+        at = torch.where(real, places, real.shape[1]).amin(1) if self.pooling == "first" else (real * places).amax(1)
+        return wide[torch.arange(len(wide), device=wide.device), at[:, 0]]
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """The cosine similarity of each sentence's vector to another vector."""
+
+    pooled: Pooled
+
+    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
+        """The cosine similarities, (N,)."""
+        vectors = self.pooled(output, rows["mask"])
+        return nn.functional.cosine_similarity(vectors, rows["other"].to(vectors), dim=1)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The score of an answer's start position, end position, or both."""
+
+    part: Part
+    score: Score
+
+    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
+        scores = []
+        for end in ("start", "end"):
+            if self.part in (end, "span"):
+                logits = output[f"{end}_logits"]
+                # Padding takes no part in the softmax, so that a text's score does not depend on its neighbours.
+                logits = logits.masked_fill(~rows["real"].to(logits.device), float("-inf"))
+                scores.append(picked(logits, rows[end], self.score))
+        if len(scores) == 1:
+            return scores[0]
+        return scores[0] * scores[1] if self.score == "probability" else scores[0] + scores[1]
+
+
+def _best(pieces: Pieces, found: dict[str, Tensor], row: int) -> tuple[int, int]:
+    """The first and last token of the most likely answer in the context, or in the text where there is no context."""
+    columns = list(pieces.columns)
+    start = found["start_logits"][row].double().cpu()[columns]
+    end = found["end_logits"][row].double().cpu()[columns]
+    context = 1 if 1 in pieces.parts else 0
+    inside = torch.tensor([part == context for part in pieces.parts])
+    both = start[:, None] + end[None]
+    apart = torch.arange(len(columns))[None] - torch.arange(len(columns))[:, None]
+    both[(apart < 0) | (apart >= LONGEST) | ~inside[:, None] | ~inside[None]] = float("-inf")
+    best = int(both.argmax())
+    return best // len(columns), best % len(columns)
+
+
+def _said(pieces: Pieces, text: str) -> tuple[int, int]:
+    """The first and last token of the answer that the user gave."""
+    if pieces.spans is None:
+        raise OptionError(
+            "got an answer and a tokenizer that does not say where tokens stand; expected a fast tokenizer. Load it with "
+            "AutoTokenizer.from_pretrained(..., use_fast=True)."
+        )
+    context = 1 if 1 in pieces.parts else 0
+    first = min(span[0] for span, part in zip(pieces.spans, pieces.parts, strict=True) if part == context)
+    at = pieces.text.find(text, first)
+    if not text or at < 0:
+        raise TargetError(f"got the answer {text!r}, which is not in the context; expected words of it, spelled as there.")
+    inside = [
+        i
+        for i, ((a, b), part) in enumerate(zip(pieces.spans, pieces.parts, strict=True))
+        if part == context and a < at + len(text) and b > at
+    ]
+    return inside[0], inside[-1]
+
+
+def _text(pieces: Pieces, first: int, last: int) -> str:
+    if pieces.spans is None:
+        return " ".join(pieces.texts[first : last + 1])
+    return pieces.text[pieces.spans[first][0] : pieces.spans[last][1]]
+
+
+@dataclass(frozen=True)
 class _AskedClass:
-    """What is explained: the score of each text, and how it is called.
+    """The explained score of each text, and its description.
 
     Attributes:
         pick: from the model's output to what the engine scores.
@@ -244,13 +290,13 @@ def _logits(output: Any, rows: dict[str, Tensor]) -> Any:
 
 
 def _column(output: Any, rows: dict[str, Tensor]) -> Tensor:
-    """The logit of each row's own class, where classes do not exclude each other."""
+    """The logit of each row's own class, for models whose classes do not exclude each other."""
     return picked(_logits(output, rows), rows["index"], "logit")
 
 
 @dataclass(frozen=True)
 class _Against:
-    """The score of each row's class minus that of another one."""
+    """The score of each row's class minus the score of another class."""
 
     score: Score
     apart: bool
@@ -278,42 +324,6 @@ def _indices(target: Any, names: ClassLabels, logits: Tensor) -> list[int]:
     return [names.find(one) for one in target]
 
 
-Pooling = Literal["mean", "first", "last", "max"] | Callable[[Any, Tensor], Tensor]
-POOLINGS = ("mean", "first", "last", "max")
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """One vector per sentence from a model's output.
-
-    Attributes:
-        pooling: the mean over the tokens, the first or last of them, their maximum, or a function of the output and the
-            mask (N, T).
-    """
-
-    pooling: Pooling
-
-    def __post_init__(self) -> None:
-        if not callable(self.pooling) and self.pooling not in POOLINGS:
-            names = ", ".join(map(repr, POOLINGS))
-            raise OptionError(f"got pooling={self.pooling!r}; expected one of {names}, or a function of output and mask.")
-
-    def __call__(self, output: Any, mask: Tensor) -> Tensor:
-        """(N, D), of the output of a model for tokens with a mask (N, T)."""
-        if callable(self.pooling):
-            return self.pooling(output, mask)
-        states = _states(output, mask)
-        real = mask.to(states.device).bool()[..., None]
-        wide = states.to(torch.promote_types(states.dtype, torch.float32))
-        if self.pooling == "mean":
-            return torch.where(real, wide, 0).sum(1) / real.sum(1)
-        if self.pooling == "max":
-            return torch.where(real, wide, -torch.inf).amax(1)
-        places = torch.arange(real.shape[1], device=wide.device)[None, :, None]
-        at = torch.where(real, places, real.shape[1]).amin(1) if self.pooling == "first" else (real * places).amax(1)
-        return wide[torch.arange(len(wide), device=wide.device), at[:, 0]]
-
-
 def _states(output: Any, mask: Tensor) -> Tensor:
     states = output["last_hidden_state"] if "last_hidden_state" in output else main_tensor(output)
     if states.ndim != 3 or states.shape[:2] != mask.shape:
@@ -322,15 +332,3 @@ def _states(output: Any, mask: Tensor) -> Tensor:
             "(last_hidden_state). Load it with AutoModel, or pass pooling= a function of output and mask."
         )
     return states
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """How similar each row is to a vector of its own."""
-
-    pooled: Pooled
-
-    def __call__(self, output: Any, rows: dict[str, Tensor]) -> Tensor:
-        """(N,) cosines."""
-        vectors = self.pooled(output, rows["mask"])
-        return nn.functional.cosine_similarity(vectors, rows["other"].to(vectors), dim=1)

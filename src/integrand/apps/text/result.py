@@ -1,7 +1,8 @@
-"""What comes back: texts with an attribution per token, and the same by words, phrases and sentences."""
+"""Results for texts: attributions per token, word, phrase or sentence, and matrices for generated texts."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,23 +15,29 @@ from numpy.typing import NDArray
 
 from ...certificate import Certificate, ExampleCertificate
 from ...errors import OptionError
+from ...files import write
 from ...render import text as pictures
-from ...render.text.tokens import Tokens
+from ...render.text import alignment_grid
+from ...render.text.alignment_grid import Block, Grid
+from ...render.text.tokens import Tokens, is_letter
 from .encoding import Pieces, trimmed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SENTENCE = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s|$)|\n+|[。！？]")
-"""Where a sentence ends: at a full stop or its like with a blank after it, at a line break."""
+"""Where a sentence ends: at a full stop or similar sign before a space, and at a line break."""
 
 PHRASE = re.compile(SENTENCE.pattern + r"|[,;:，、；：]+(?=\s|$)|[，、；：]|\s[–—-]+(?=\s)|[)\]”]|\s(?=[(\[“])")
-"""Where a phrase ends: there, and at commas, dashes and brackets."""
+"""Where a phrase ends: at the end of a sentence, and at commas, dashes and brackets."""
+
+WIDEST = 80
+"""Heatmaps with more inputs than this would be too wide to read."""
 
 
 @dataclass(frozen=True, repr=False)
 class Explained:
-    """One text and what each of its tokens adds to the score.
+    """One explained text, with the attribution of each of its tokens.
 
     Attributes:
         line: the tokens with their attributions, as pictures take them.
@@ -46,22 +53,22 @@ class Explained:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens (or words, or phrases), as they stand in the text."""
+        """The tokens (or words, or phrases) as they are written in the text."""
         return tuple(self.line.texts)
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The attribution of each, summed over its embedding, (tokens,)."""
+        """The attribution of each token, summed over its embedding, (tokens,)."""
         return np.array(self.line.values, np.float64)
 
     @property
     def label(self) -> str:
-        """What was explained, in words."""
+        """The class, answer or score that was explained, in words."""
         return self.line.label
 
     @property
     def probability(self) -> float | None:
-        """Of what was explained, at the input."""
+        """The probability of what was explained, at the input; None where there is none."""
         return self.line.probability
 
     @property
@@ -71,19 +78,19 @@ class Explained:
         return self.line.certificate
 
     def words(self) -> Explained:
-        """Word pieces joined to words. Sums are kept, here and below."""
+        """The same result with word pieces joined into words, whose values are the sums of their pieces' values."""
         return self.joined(word_groups(self.line))
 
     def phrases(self) -> Explained:
-        """Tokens joined up to the next comma, dash, bracket or end of a sentence."""
+        """The same result with tokens joined into phrases, up to the next comma, dash, bracket or end of a sentence."""
         return self.joined(self._ended(PHRASE, "phrases"))
 
     def sentences(self) -> Explained:
-        """Tokens joined to sentences."""
+        """The same result with tokens joined into sentences."""
         return self.joined(self._ended(SENTENCE, "sentences"))
 
     def joined(self, groups: Sequence[int | None]) -> Explained:
-        """Tokens joined by labels of yours: neighbours of the same label become one, with the sum of their values.
+        """Join neighbouring tokens with the same label of yours into one, with the sum of their values.
 
         Args:
             groups: a label for each token; None for one that stays alone.
@@ -94,11 +101,11 @@ class Explained:
         return replace(self, line=line, special=special, parts=tuple(self.parts[i] for i in firsts))
 
     def of_part(self, part: int) -> float:
-        """What one of the texts adds: 0 for the text, 1 for its context."""
+        """The sum of the attributions of the text (part 0) or of its context (part 1)."""
         return float(self.values[np.array(self.parts) == part].sum())
 
     def _ended(self, ends: re.Pattern[str], what: str) -> list[int | None]:
-        """The phrase or sentence that each token belongs to; markers stay alone."""
+        """The phrase or sentence that each token belongs to; markers belong to none."""
         if self.line.spans is None or self.line.text is None:
             raise OptionError(
                 f"the tokenizer does not say where tokens stand in the text, which {what}() needs; expected a fast tokenizer. "
@@ -111,19 +118,19 @@ class Explained:
         return [None if mark else p * count + i for mark, p, i in zip(self.special, self.parts, places, strict=True)]
 
     def terminal(self, **options: Any) -> str:
-        """For a terminal; options as in :func:`integrand.render.text.terminal`."""
+        """The text with coloured words for a terminal; options as in :func:`integrand.render.text.terminal`."""
         return pictures.terminal(self.line, **options)
 
     def html(self, **options: Any) -> str:
-        """One self-contained page with the running sum; options as in :func:`integrand.render.text.page`."""
+        """One self-contained HTML page with the running sum; options as in :func:`integrand.render.text.page`."""
         return pictures.page(self.line, **{"meta": self.meta} | options)
 
     def show(self, **options: Any) -> Figure:
-        """A matplotlib figure; options as in :func:`integrand.render.text.figure`."""
+        """The text drawn with matplotlib; options as in :func:`integrand.render.text.figure`."""
         return pictures.figure(self.line, **options)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the ending of the path."""
+        """Write the result to a file in the format its suffix names: ``.html``, ``.json`` or a picture."""
         return pictures.save(self.line, path, **with_meta(path, self.meta, options))
 
     def __str__(self) -> str:
@@ -137,7 +144,7 @@ class Explained:
 
 @dataclass(frozen=True, repr=False)
 class Explanations(Sequence[Explained]):
-    """Several texts, explained.
+    """Several explained texts, as a sequence.
 
     Attributes:
         texts: each of them.
@@ -147,40 +154,40 @@ class Explanations(Sequence[Explained]):
 
     @property
     def certificate(self) -> Certificate:
-        """Of all texts."""
+        """The certificates of all texts."""
         return Certificate(tuple(one.certificate for one in self.texts))
 
     @property
     def lines(self) -> list[Tokens]:
-        """As pictures take them."""
+        """The texts in the form that :mod:`integrand.render.text` draws."""
         return [one.line for one in self.texts]
 
     def words(self) -> Explanations:
-        """Word pieces joined to words, with sums kept; likewise :meth:`phrases` and :meth:`sentences`."""
+        """The same results with word pieces joined into words; sums are kept."""
         return Explanations(tuple(one.words() for one in self.texts))
 
     def phrases(self) -> Explanations:
-        """Tokens joined to phrases."""
+        """The same results with tokens joined into phrases; sums are kept."""
         return Explanations(tuple(one.phrases() for one in self.texts))
 
     def sentences(self) -> Explanations:
-        """Tokens joined to sentences."""
+        """The same results with tokens joined into sentences; sums are kept."""
         return Explanations(tuple(one.sentences() for one in self.texts))
 
     def terminal(self, **options: Any) -> str:
-        """For a terminal, a line each; options as in :func:`integrand.render.text.terminal`."""
+        """The texts for a terminal, one per line; options as in :func:`integrand.render.text.terminal`."""
         return pictures.terminal(self.lines, **options)
 
     def html(self, **options: Any) -> str:
-        """One self-contained page; options as in :func:`integrand.render.text.page`."""
+        """One self-contained HTML page of all texts; options as in :func:`integrand.render.text.page`."""
         return pictures.page(self.lines, **{"meta": self.texts[0].meta} | options)
 
     def show(self, **options: Any) -> Figure:
-        """A matplotlib figure; options as in :func:`integrand.render.text.figure`."""
+        """The texts drawn with matplotlib; options as in :func:`integrand.render.text.figure`."""
         return pictures.figure(self.lines, **options)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the ending of the path."""
+        """Write the results to a file in the format its suffix names: ``.html``, ``.json`` or a picture."""
         return pictures.save(self.lines, path, **with_meta(path, self.texts[0].meta, options))
 
     def __len__(self) -> int:
@@ -205,8 +212,210 @@ class Explanations(Sequence[Explained]):
         return pictures.fragment(self.lines)
 
 
+@dataclass(frozen=True, repr=False)
+class Generated:
+    """A generated text, with the attribution of each output token's score to each input token.
+
+    Attributes:
+        inputs: the prompt and what was generated after it, token by token (for an encoder-decoder: the text, and the
+            decoder's own prefix); the last output token is no input.
+        outputs: the output tokens that were explained, as they stand in the text.
+        spelled: what each of them adds to the text, blanks included; '' for the later parts of one sign.
+        values: (outputs, inputs). Row i adds up to F(x) - F(x') of output i; what comes after it has exactly zero.
+        reach: how many inputs come before each output.
+        prompt: how many of the inputs are the user's own text, and not generated.
+        probabilities: the probability of each output, given what comes before it.
+        certificate: one for each output.
+        meta: how it was made, in words.
+        against: the token that each output is compared with, where there is one.
+    """
+
+    inputs: Pieces
+    outputs: tuple[str, ...]
+    spelled: tuple[str, ...]
+    values: NDArray[np.float64]
+    reach: tuple[int, ...]
+    prompt: int
+    probabilities: tuple[float, ...]
+    certificate: Certificate
+    meta: dict[str, str]
+    against: str | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The input tokens as they are written in the text."""
+        return self.inputs.texts
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def __getitem__(self, index: int) -> Explained:
+        """One output token, explained by the tokens before it."""
+        index = range(len(self.outputs))[index]
+        reach, one, pieces = self.reach[index], self.certificate[index], self.inputs
+        spans = None if pieces.spans is None else pieces.spans[:reach]
+        text = None if spans is None else pieces.text[: max(end for _, end in spans)]
+        label = self.outputs[index].strip() or repr(self.outputs[index])
+        line = Tokens(
+            pieces.texts[:reach],
+            self.values[index, :reach].tolist(),
+            spans,
+            label=label if self.against is None else f"{label} against {self.against}",
+            score=one.score,
+            baseline_score=one.baseline_score,
+            probability=self.probabilities[index] if self.against is None else None,
+            certificate=one,
+            text=text,
+        )
+        return Explained(line, pieces.special[:reach], pieces.parts[:reach], self.meta)
+
+    @property
+    def rows(self) -> tuple[Explained, ...]:
+        """Every output token, each explained by the tokens before it."""
+        return tuple(self[i] for i in range(len(self)))
+
+    def shares(self) -> NDArray[np.float64]:
+        """What the prompt and the generated prefix each add to every output, (outputs, 2)."""
+        return np.stack([self.values[:, : self.prompt].sum(1), self.values[:, self.prompt :].sum(1)], 1)
+
+    def words(self) -> Generated:
+        """The same result with tokens joined into words on both sides; a word's score is the sum of its tokens' scores.
+
+        Its probability is the product of theirs, and its certificate that of the sum. A word's own column shows what its first
+        token adds to its later ones; a word that was begun before the chosen outputs stays apart from the rest of it.
+        """
+        firsts, starts = self._first_rows(), self._first_columns()
+        rows = [range(a, b) for a, b in zip(firsts, [*firsts[1:], len(self)], strict=True)]
+        values = np.add.reduceat(np.add.reduceat(self.values, starts, axis=1), firsts, axis=0)
+        place = np.searchsorted(starts, np.arange(len(self.tokens) + 1), side="right") - 1
+        spelled = tuple("".join(self.spelled[i] for i in run) or self.outputs[run[0]] for run in rows)
+        outputs = tuple(self.outputs[run[0]] if len(run) == 1 else word for run, word in zip(rows, spelled, strict=True))
+        examples = [self._together(run, values[k], outputs[k]) for k, run in enumerate(rows)]
+        return replace(
+            self,
+            inputs=_joined(self.inputs, starts),
+            outputs=outputs,
+            spelled=spelled,
+            values=values,
+            reach=tuple(int(place[self.reach[run[-1]] - 1]) + 1 for run in rows),
+            prompt=int(place[self.prompt - 1]) + 1,
+            probabilities=tuple(math.prod(self.probabilities[i] for i in run) for run in rows),
+            certificate=replace(self.certificate, examples=tuple(examples)),
+        )
+
+    def _first_rows(self) -> list[int]:
+        """The indices of the outputs that begin a word."""
+        out = []
+        for i, here in enumerate(self.spelled):
+            before = next((text for text in reversed(self.spelled[:i]) if text), "")
+            follows = i > 0 and self.reach[i] == self.reach[i - 1] + 1
+            goes_on = not here or before.isspace() or (is_letter(before[-1:]) and is_letter(here[:1]))
+            if not (follows and goes_on):
+                out.append(i)
+        return out
+
+    def _first_columns(self) -> list[int]:
+        """The indices of the inputs that begin a word; no word crosses the end of the prompt or the first output."""
+        groups = word_groups(_line(self.inputs))
+        cuts = {self.prompt, self.reach[0]}
+        return [i for i in range(len(groups)) if i == 0 or groups[i] != groups[i - 1] or i in cuts]
+
+    def _together(self, run: range, values: NDArray[np.float64], word: str) -> ExampleCertificate:
+        """The certificate of a sum of outputs over joined inputs: errors add up at worst, and so do the evaluations.
+
+        Sums may cancel, so error and tolerance are put in proportion to what is left of the magnitude.
+        """
+        parts = [self.certificate[i] for i in run]
+        magnitude = float(np.abs(values).sum())
+        worst = next((one for one in parts if not one.converged), parts[0])
+        return replace(
+            worst,
+            score=sum(one.score for one in parts),
+            baseline_score=sum(one.baseline_score for one in parts),
+            residual=sum(one.residual for one in parts),
+            magnitude=magnitude,
+            error=sum(one.error * one.magnitude for one in parts) / (magnitude or 1.0),
+            tol=sum(one.tol * one.magnitude for one in parts) / (magnitude or 1.0),
+            gradients=sum(one.gradients for one in parts),
+            forwards=sum(one.forwards for one in parts),
+            target=parts[0].target.replace(repr(self.outputs[run[0]]), repr(word), 1),
+        )
+
+    @property
+    def lines(self) -> list[Tokens]:
+        """One line of coloured words for each output, in the form that :mod:`integrand.render.text` draws."""
+        return [row.line for row in self.rows]
+
+    def grid(self, first: str = "the prompt", then: str = "the output so far") -> Grid:
+        """The heatmap of outputs by inputs; markers, which add exactly nothing, are left out.
+
+        Args:
+            first: what to call the user's own text.
+            then: what to call the generated prefix.
+        """
+        real = np.flatnonzero(~np.array(self.inputs.special))
+        blocks: list[Block] = []
+        for name, columns in ((first, real[real < self.prompt]), (then, real[real >= self.prompt])):
+            there = columns < np.array(self.reach)[:, None]
+            names = tuple(_seen(self.tokens[i]) for i in columns)
+            blocks.append(Block(name, "so far" if blocks else name.split()[-1], names, self.values[:, columns], there))
+        starts, ends = (tuple(getattr(one, name) for one in self.certificate) for name in ("baseline_score", "score"))
+        return Grid(tuple(_seen(name) for name in self.outputs), tuple(blocks), starts, ends)
+
+    @property
+    def title(self) -> str:
+        """The prompt, the explained outputs, and the token they are compared with, in one line."""
+        pieces = self.inputs
+        shown = pieces.texts[: self.prompt] if pieces.spans is None else ()
+        prompt = " ".join(shown) or pieces.text[: max((end for _, end in (pieces.spans or ())[: self.prompt]), default=0)]
+        rather = "" if self.against is None else f" (against {self.against})"
+        return f"{prompt} → {''.join(self.spelled).strip()}{rather}"
+
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """The heatmap as a table for a terminal, a row for each output.
+
+        Args:
+            colour: 24-bit colours.
+            width: in letters; that of the terminal if not given. What is wider goes on below.
+        """
+        return f"{self.title}\n{alignment_grid.terminal(self.grid(), colour=colour, width=width)}"
+
+    def html(self, *, title: str = "Which words contributed to each output", command: str | None = None) -> str:
+        """One self-contained page: the heatmap, and each output with its running sum and certificate.
+
+        Args:
+            title: the heading.
+            command: what makes the page again, to be shown in it.
+        """
+        return alignment_grid.page(self.grid(), self.lines, title=title, lead=self.title, meta=self.meta, command=command)
+
+    def show(self, *, title: str | None = None) -> Figure:
+        """The heatmap drawn with matplotlib; for long texts, a line of coloured words for each output instead.
+
+        Args:
+            title: a heading; by default prompt and output.
+        """
+        head = self.title if title is None else title
+        if len(self.tokens) <= WIDEST:
+            return alignment_grid.figure(self.grid(), title=head)
+        return pictures.figure(self.lines, title=head)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`show`."""
+        numbers = [line.numbers() for line in self.lines]
+        return write(Path(path), options, picture=self.show, numbers=lambda: numbers, report=self.html)
+
+    def __str__(self) -> str:
+        return f"{self.terminal(colour=False)}\n{self.certificate}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return alignment_grid.fragment(self.grid())
+
+
 def word_groups(line: Tokens) -> list[int | None]:
-    """The word that each token belongs to, as :meth:`Tokens.joined` finds them; blanks belong to what follows."""
+    """The index of the word that each token belongs to; a token of spaces belongs to the word after it."""
     counts = replace(line, values=[1.0] * len(line.texts)).joined().values
     words: list[int | None] = [word for word, count in enumerate(counts) for _ in range(round(count))]
     for i in reversed(range(len(words) - 1)):
@@ -217,7 +426,7 @@ def word_groups(line: Tokens) -> list[int | None]:
 
 
 def stripped(line: Tokens) -> Tokens:
-    """Words without the blanks that tokenizers count to them."""
+    """The words without the spaces that some tokenizers count as part of them."""
     spans = line.spans
     if spans is not None and line.text is not None:
         spans = [trimmed(line.text, start, end) for start, end in spans]
@@ -225,7 +434,7 @@ def stripped(line: Tokens) -> Tokens:
 
 
 def with_meta(path: str | PathLike[str], meta: dict[str, str], options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a page say how it was made; pictures and numbers take none of that."""
+    """The options of a page with ``meta`` added; options of pictures and numbers are returned unchanged."""
     return {"meta": meta} | options if Path(path).suffix.lower() == ".html" else options
 
 
@@ -239,16 +448,16 @@ def explained(
     meta: dict[str, str],
     note: str = "",
 ) -> Explained:
-    """One text with what the engine found for it.
+    """Build the result of one text from its row of the attributions.
 
     Args:
         pieces: its tokens.
         values: (columns,) the attributions of its row of the batch.
-        certificate: theirs.
+        certificate: the certificate of these attributions.
         label: what was explained.
-        probability: of it.
+        probability: the probability of what was explained.
         meta: how it was made.
-        note: something to say below the text.
+        note: a remark shown below the text.
     """
     columns = np.array(pieces.columns)
     assert not np.delete(values, columns).any()  # padding is the same in the baseline
@@ -265,3 +474,21 @@ def explained(
         text=None if pieces.spans is None else pieces.text,
     )
     return Explained(line, pieces.special, pieces.parts, meta)
+
+
+def _line(pieces: Pieces) -> Tokens:
+    return Tokens(pieces.texts, [0.0] * len(pieces.texts), pieces.spans, text=None if pieces.spans is None else pieces.text)
+
+
+def _joined(pieces: Pieces, starts: list[int]) -> Pieces:
+    """The pieces joined into words, given the index of each word's first token."""
+    labels = np.searchsorted(starts, np.arange(len(pieces.texts)), side="right").tolist()
+    line = stripped(_line(pieces).joined(labels))
+    kept: dict[str, Any] = {name: tuple(getattr(pieces, name)[i] for i in starts) for name in ("special", "parts", "ids")}
+    spans = None if line.spans is None else tuple(line.spans)
+    return replace(pieces, texts=tuple(line.texts), spans=spans, columns=tuple(range(len(starts))), **kept)
+
+
+def _seen(name: str) -> str:
+    """The name of a token as shown; a token of spaces is written as in vocabularies."""
+    return name.strip() or "▁"

@@ -1,11 +1,15 @@
-"""What is asked of a model about some texts, and how the answer is told: the same for classes, answers and similarity."""
+"""Runs of a model over texts: where it looks words up, what replaces them in the baseline, and the integration.
+
+Classification, question answering, similarity and generation all ask a :class:`TextQuestion` or call :func:`integrate`.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,16 +18,32 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...certificate import Certificate
-from ...errors import ConvergenceWarning, ModelError
+from ...errors import ConvergenceWarning, InputError, ModelError, OptionError
 from ...functions.target import Score
-from .embeddings import Fill, Slot, baseline_of, look, slots_of
 from .encoding import Encoded, parameters_of
 from .result import Explained, explained
+
+Values = NDArray[np.float64]
+Pick = Callable[[Any, dict[str, Tensor]], Any]
+
+STEEP = "zero embeddings are where norms are steepest: baseline='mean' or a token id may converge"
+FAR = 0.1
+"""Errors above this are too large to be caused by rounding alone."""
+
+BaselineName = Literal["zero", "pad", "mask", "mean"]
+Fill = str | int | Tensor
+BASELINES = ("zero", "pad", "mask", "mean")
+
+VOCABULARY_BLOCK = 4096
+"""The number of vocabulary rows embedded at a time when their mean is computed."""
+
+Known = tuple[Tensor, Tensor, int]
+"""Token ids given to the model, the mask of those kept in the baseline, (N, T) each, and their first column in the result."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextQuestion:
-    """Texts, the model that reads them, and how to integrate.
+    """Texts, the model that reads them, and how to integrate its score.
 
     Attributes:
         model: the user's.
@@ -55,17 +75,17 @@ class TextQuestion:
         target: Any = None,
         score: Score = "logit",
     ) -> tuple[Explained, ...]:
-        """Integrate the score of every text.
+        """Attribute the score of every text to its tokens.
 
         Args:
             pick: from the model's output to what is scored.
             rows: what it needs to know of each text.
             meta: how it was made, in words, beyond the model and the baseline.
             labels: what was explained of each text; by default as the engine calls it.
-            words: the same with its scale, for the certificates.
+            words: what was explained and on which scale, for the certificates.
             chances: the probability of each, where there is one.
             target: for the engine, where ``pick`` gives logits.
-            score: likewise.
+            score: the scale of the engine, where ``pick`` gives logits.
         """
         values, found = integrate(
             TextRun(self.model, pick, fixed_of(self.model)),
@@ -88,25 +108,9 @@ class TextQuestion:
         return tuple(explained(p, v, c, label=name, probability=chance, meta=about) for p, v, c, name, chance in each)
 
 
-def baseline_words(baseline: Fill | Sequence[Fill]) -> str:
-    """A baseline in words, for a page."""
-    if isinstance(baseline, str):
-        known = {"zero": "zero embeddings", "pad": "padding tokens", "mask": "mask tokens", "mean": "the mean embedding"}
-        return f"{known.get(baseline, baseline)}, markers kept"
-    if isinstance(baseline, int):
-        return f"token {baseline}, markers kept"
-    if isinstance(baseline, Tensor):
-        return "an embedding of the user's, markers kept"
-    return "; ".join(baseline_words(one) for one in baseline)
-
-
-Values = NDArray[np.float64]
-Pick = Callable[[Any, dict[str, Tensor]], Any]
-
-
 @dataclass(frozen=True)
 class TextRun:
-    """A model as the engine calls it: token ids in, what is scored out.
+    """A model as the engine calls it: token ids go in, the scored output comes out.
 
     Attributes:
         model: the user's model.
@@ -119,7 +123,7 @@ class TextRun:
     fixed: Mapping[str, Any]
 
     def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
-        """Run the model.
+        """Run the model on token ids and pick the scored part of its output.
 
         Args:
             given: masks and token types, a row per text.
@@ -127,40 +131,6 @@ class TextRun:
             **ids: ``input_ids``, and ``decoder_input_ids`` where there are some.
         """
         return self.pick(self.model(**ids, **given, **self.fixed), rows)
-
-
-def fixed_of(model: nn.Module) -> dict[str, Any]:
-    """Keywords that make the model return what we read, and keep nothing from call to call."""
-    wanted = {"return_dict": True, "use_cache": False}
-    named = parameters_of(model)
-    return {name: value for name, value in wanted.items() if name in named}
-
-
-def first_look(model: nn.Module, encoded: Encoded) -> tuple[tuple[Slot, ...], Any]:
-    """Run the model on texts as they are: where it looks words up, and its output.
-
-    A single text runs twice side by side, since the engine will run many rows; the output then has two.
-    """
-    count = len(encoded.pieces)
-    twice = torch.arange(max(count, 2), device=encoded.ids.device) % count
-    given = {name: value[twice] for name, value in encoded.given.items()}
-    try:
-        calls, output = look(model, lambda: model(input_ids=encoded.ids[twice], **given, **fixed_of(model)))
-    except ValueError as error:
-        if "padding token" not in str(error):
-            raise
-        raise ModelError(
-            f"the model takes no batches: {error} Expected one that knows its padding: set model.config.pad_token_id = "
-            "tokenizer.pad_token_id."
-        ) from error
-    slots = slots_of(calls, [(encoded.ids[twice], encoded.kept[twice], 0)])
-    return tuple(slot.rows(count) for slot in slots), output
-
-
-def rows_of(output: Any, count: int) -> dict[str, Tensor]:
-    """The tensors of a model's output by name, of the first rows only."""
-    items = output.items() if hasattr(output, "items") else enumerate(output if isinstance(output, tuple) else (output,))
-    return {str(name): value[:count] for name, value in items if isinstance(value, Tensor) and value.ndim}
 
 
 def integrate(
@@ -178,7 +148,7 @@ def integrate(
     words: Sequence[str] = (),
     options: Mapping[str, Any],
 ) -> tuple[Values, Certificate]:
-    """Attributions of every token, added up over its embedding.
+    """Integrated gradients of a score for every token, summed over the token's embedding.
 
     Args:
         runs: the model.
@@ -190,7 +160,7 @@ def integrate(
         tokenizer: knows padding and mask.
         tol: the relative error of the tokens' sums to integrate to.
         target: for the engine, where the model gives logits.
-        score: likewise.
+        score: the scale of the engine, where ``pick`` gives logits.
         words: what is explained in each row, for the certificate.
         options: further ones of :func:`integrand.integrated_gradients`.
 
@@ -223,13 +193,195 @@ def integrate(
     return result.values.detach().double().cpu().numpy(), certificate
 
 
-STEEP = "zero embeddings are where norms are steepest: baseline='mean' or a token id may converge"
-FAR = 0.1
-"""An error that is too large for rounding alone."""
+def first_look(model: nn.Module, encoded: Encoded) -> tuple[tuple[Slot, ...], Any]:
+    """Run the model on the texts as they are, and find where it looks their tokens up.
+
+    Returns the calls of its embedding, and its output.
+
+    A single text runs twice side by side, since the engine will run many rows; the output then has two.
+    """
+    count = len(encoded.pieces)
+    twice = torch.arange(max(count, 2), device=encoded.ids.device) % count
+    given = {name: value[twice] for name, value in encoded.given.items()}
+    try:
+        calls, output = look(model, lambda: model(input_ids=encoded.ids[twice], **given, **fixed_of(model)))
+    except ValueError as error:
+        if "padding token" not in str(error):
+            raise
+        raise ModelError(
+            f"the model takes no batches: {error} Expected one that knows its padding: set model.config.pad_token_id = "
+            "tokenizer.pad_token_id."
+        ) from error
+    slots = slots_of(calls, [(encoded.ids[twice], encoded.kept[twice], 0)])
+    return tuple(slot.rows(count) for slot in slots), output
+
+
+def fixed_of(model: nn.Module) -> dict[str, Any]:
+    """Keyword arguments that make the model return named outputs and keep no cache between calls."""
+    wanted = {"return_dict": True, "use_cache": False}
+    named = parameters_of(model)
+    return {name: value for name, value in wanted.items() if name in named}
+
+
+def rows_of(output: Any, count: int) -> dict[str, Tensor]:
+    """The tensors of a model's output by name, cut to the first ``count`` rows."""
+    items = output.items() if hasattr(output, "items") else enumerate(output if isinstance(output, tuple) else (output,))
+    return {str(name): value[:count] for name, value in items if isinstance(value, Tensor) and value.ndim}
+
+
+def picked(logits: Tensor, index: Tensor, score: Score) -> Tensor:
+    """The score of each row's own class, (N,), from logits (N, classes)."""
+    if score != "logit":
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = wide.softmax(-1) if score == "probability" else wide.log_softmax(-1)
+    return logits.gather(-1, index.to(logits.device)[:, None])[:, 0]
+
+
+def baseline_words(baseline: Fill | Sequence[Fill]) -> str:
+    """A description of a baseline in words, for a page."""
+    if isinstance(baseline, str):
+        known = {"zero": "zero embeddings", "pad": "padding tokens", "mask": "mask tokens", "mean": "the mean embedding"}
+        return f"{known.get(baseline, baseline)}, markers kept"
+    if isinstance(baseline, int):
+        return f"token {baseline}, markers kept"
+    if isinstance(baseline, Tensor):
+        return "an embedding of the user's, markers kept"
+    return "; ".join(baseline_words(one) for one in baseline)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One call of an embedding in a forward pass.
+
+    Attributes:
+        module: the embedding.
+        ids: (N, T) what it was called with.
+        value: (N, T, D) what it gave.
+    """
+
+    module: nn.Module
+    ids: Tensor
+    value: Tensor
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One call of an embedding, with the columns of the result it belongs to and the tokens kept in the baseline.
+
+    Attributes:
+        looked: the call.
+        labels: (T,) the column of each place in the result; -1 for none.
+        kept: (N, T), True where the baseline is the same as the input.
+    """
+
+    looked: Looked
+    labels: Tensor
+    kept: Tensor
+
+    def rows(self, count: int) -> Slot:
+        """The slot cut to the first ``count`` texts."""
+        looked = Looked(self.looked.module, self.looked.ids[:count], self.looked.value[:count])
+        return Slot(looked, self.labels, self.kept[:count])
+
+
+def candidates(model: nn.Module) -> list[nn.Module]:
+    """The modules that may look tokens up: the input embeddings of model, encoder and decoder, and modules tied to them."""
+    found: dict[int, nn.Module] = {}
+    owners: list[Any] = [model, *(getattr(model, f"get_{part}", lambda: None)() for part in ("encoder", "decoder"))]
+    for owner in owners:
+        try:
+            module = owner.get_input_embeddings()
+        except (AttributeError, NotImplementedError):
+            continue
+        if isinstance(module, nn.Module):
+            found[id(module)] = module
+    if not found:
+        raise ModelError(
+            f"{type(model).__name__}.get_input_embeddings() gives no module; expected the embedding of the words. Explain the "
+            "model with integrand.integrated_gradients(model, ids, layer=...)."
+        )
+    # Tied weights: encoder and decoder may have modules of their own around one table.
+    tables = {id(getattr(module, "weight", None)) for module in found.values()} - {id(None)}
+    for module in model.modules():
+        if id(getattr(module, "weight", None)) in tables and not isinstance(module, nn.Linear):
+            found[id(module)] = module
+    return list(found.values())
+
+
+def look(model: nn.Module, run: Callable[[], Any]) -> tuple[tuple[Looked, ...], Any]:
+    """Run a model once and record every call of its embeddings, in order; returns the calls and the model's output."""
+    calls: list[Looked] = []
+
+    def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
+        if given and isinstance(output, Tensor) and not given[0].dtype.is_floating_point:
+            calls.append(Looked(module, given[0].detach().clone(), output.detach().clone()))
+
+    with ExitStack() as stack, torch.no_grad():
+        for module in candidates(model):
+            stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+        output = run()
+    if not calls:
+        raise ModelError(
+            f"{type(model).__name__} does not call its input embedding with token ids; expected it to look words up there. "
+            "Explain the model with integrand.integrated_gradients(model, ids, layer=...)."
+        )
+    return tuple(calls), output
+
+
+def slots_of(calls: Sequence[Looked], known: Sequence[Known]) -> tuple[Slot, ...]:
+    """Match each call of an embedding to the text it looks up; calls with other ids are left as they are.
+
+    Args:
+        calls: from :func:`look`.
+        known: the texts, in the order in which the model reads them.
+    """
+    out: list[Slot] = []
+    unread = list(known)
+    for call in calls:
+        found = next(((one, slot) for one in (*unread, *known) if (slot := _matched(call, *one)) is not None), None)
+        if found is None:
+            nothing = torch.full(call.ids.shape[1:], -1, device=call.ids.device)
+            out.append(Slot(call, nothing, torch.ones_like(call.ids, dtype=torch.bool)))
+            continue
+        unread = [one for one in unread if one is not found[0]]
+        out.append(found[1])
+    if all(bool(slot.kept.all()) for slot in out):
+        raise ModelError(
+            "the model does not look the text's own token ids up in its embedding; expected that it does. Explain it with "
+            "integrand.integrated_gradients(model, ids, layer=...)."
+        )
+    return tuple(out)
+
+
+def baseline_of(slots: Sequence[Slot], fill: Fill, tokenizer: Any) -> Tensor | tuple[Tensor, ...]:
+    """The embeddings of the baseline: markers and padding unchanged, every other token replaced.
+
+    Args:
+        slots: the calls of the embedding.
+        fill: a name, a token id, or a vector.
+        tokenizer: knows the ids of padding and mask.
+    """
+    out = []
+    for slot in slots:
+        value = slot.looked.value
+        vector = _vector(slot.looked, fill, tokenizer)
+        out.append(torch.where(slot.kept[..., None], value, vector))
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device for token ids: that of the embedding, wherever the rest of the model is."""
+    module = candidates(model)[0]
+    hook: Any = getattr(module, "_hf_hook", None)  # weights that are loaded only when they are needed
+    if getattr(hook, "execution_device", None) is not None:
+        return torch.device(hook.execution_device)
+    weight = next(module.parameters(), None)
+    return torch.device("cpu") if weight is None or weight.is_meta else weight.device
 
 
 def _advised(certificate: Certificate, fills: Sequence[Fill]) -> Certificate:
-    """Point to another baseline where the path from zero embeddings could not be integrated.
+    """Advise another baseline where the path from zero embeddings could not be integrated.
 
     A norm divides by the size of what it gets: next to zero (RMS norms of Llama and its kin above all) it turns within a tiny
     part of the path, where neither more steps nor more digits help much.
@@ -243,9 +395,69 @@ def _advised(certificate: Certificate, fills: Sequence[Fill]) -> Certificate:
     return replace(certificate, examples=tuple(replace(one, note=STEEP) if bad else one for one, bad in each))
 
 
-def picked(logits: Tensor, index: Tensor, score: Score) -> Tensor:
-    """One score per row of (N, classes), at the class of each row."""
-    if score != "logit":
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        logits = wide.softmax(-1) if score == "probability" else wide.log_softmax(-1)
-    return logits.gather(-1, index.to(logits.device)[:, None])[:, 0]
+def _matched(call: Looked, ids: Tensor, kept: Tensor, first: int) -> Slot | None:
+    """The slot of a call that looks up these ids, also if padded, transposed or shifted by one place; None for other ids."""
+    places = torch.arange(first, first + ids.shape[1], device=ids.device)
+    length = ids.shape[1]
+    if call.ids.shape != ids.shape and call.ids.t().shape == ids.shape:
+        call = Looked(call.module, call.ids.t(), call.value.transpose(0, 1))
+    if len(call.ids) == len(ids) and torch.equal(call.ids[:, :length], ids):
+        more = call.ids.shape[1] - length
+        labels = torch.nn.functional.pad(places, (0, more), value=-1)
+        return Slot(call, labels, torch.nn.functional.pad(kept, (0, more), value=True))
+    if call.ids.shape == ids.shape and torch.equal(call.ids[:, 1:], ids[:, :-1]):
+        # A decoder that is fed the text itself, one place later: a token's both places count.
+        labels = torch.nn.functional.pad(places[:-1], (1, 0), value=-1)
+        return Slot(call, labels, torch.nn.functional.pad(kept[:, :-1], (1, 0), value=True))
+    return None
+
+
+def _vector(call: Looked, fill: Fill, tokenizer: Any) -> Tensor:
+    """The embedding that replaces a token in the baseline, (D,)."""
+    value = call.value
+    if isinstance(fill, Tensor):
+        if fill.shape != value.shape[-1:]:
+            expected = tuple(value.shape[-1:])
+            raise InputError(f"got a baseline of shape {tuple(fill.shape)}; expected {expected}, one embedding for every word.")
+        return fill.detach().to(value)
+    if fill == "zero":
+        return torch.zeros_like(value[0, 0])
+    if fill == "mean":
+        return _mean(call).to(value)
+    return _embedded(call, torch.tensor([[_token(fill, tokenizer)]], device=call.ids.device))[0, 0]
+
+
+def _token(fill: str | int, tokenizer: Any) -> int:
+    if isinstance(fill, int) and not isinstance(fill, bool):
+        if not 0 <= fill < len(tokenizer):
+            raise OptionError(f"got baseline={fill}; expected a token id from 0 to {len(tokenizer) - 1}.")
+        return fill
+    if fill not in ("pad", "mask"):
+        names = ", ".join(map(repr, BASELINES))
+        raise OptionError(f"got baseline={fill!r}; expected one of {names}, a token id, an embedding, or a list of these.")
+    token = getattr(tokenizer, f"{fill}_token_id", None)
+    if token is None:
+        raise OptionError(
+            f"got baseline={fill!r} and a tokenizer without a {fill} token; expected one that has it. Use baseline='zero' or "
+            f"'mean', a token id, or set tokenizer.{fill}_token."
+        )
+    return int(token)
+
+
+def _embedded(call: Looked, ids: Tensor) -> Tensor:
+    with torch.no_grad():
+        value: Tensor = call.module(ids)
+    return value
+
+
+def _mean(call: Looked) -> Tensor:
+    """The mean embedding of the vocabulary, computed through the module because some modules scale what they look up."""
+    weight: Any = getattr(call.module, "weight", None)
+    size = getattr(call.module, "num_embeddings", None) or (0 if weight is None else weight.shape[0])
+    if not size:
+        raise OptionError(f"got baseline='mean' and a {type(call.module).__name__} that does not say how many words it has.")
+    total = torch.zeros_like(call.value[0, 0], dtype=torch.float32)
+    for start in range(0, size, VOCABULARY_BLOCK):
+        ids = torch.arange(start, min(start + VOCABULARY_BLOCK, size), device=call.ids.device)[None]
+        total = total + _embedded(call, ids)[0].float().sum(0)
+    return total / size

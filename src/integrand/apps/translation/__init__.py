@@ -1,4 +1,4 @@
-"""Translation (section 6.4 of the paper): an English text in, German and what each piece of it is owed to out.
+"""Translation (section 6.4 of the paper): from English to German, and which source words contributed to each German word.
 
     translator = translation.load()
     translator.translate("good morning ladies and gentlemen")         # 'Guten Morgen, meine Damen und Herren!'

@@ -1,14 +1,7 @@
-"""Translation (section 6.4 of the paper): an English text in, German and what each piece of it is owed to out.
+"""The translator: translates English to German, and attributes each piece of the translation to the pieces before it.
 
-    translator = translation.load()
-    translator.translate("good morning ladies and gentlemen")         # 'Guten Morgen, meine Damen und Herren!'
-    alignment = translator.explain("good morning ladies and gentlemen").words()
-    print(alignment)                                                  # a row for each German word
-    alignment.save("alignment.html")
-
-The network is an LSTM encoder-decoder with attention, with weights of our own: see the model card, ``translation.md`` in the
-distribution ``integrand-models``. The baseline is the paper's: zero embeddings, except for the markers at start and end. The
-translation so far is an input like the text, so that the probability of each output piece is accounted for in full.
+The baseline is the paper's: zero embeddings, except for the markers at start and end. The translation so far is an input like
+the text, so that the probability of each output piece is accounted for in full.
 """
 
 from __future__ import annotations
@@ -29,22 +22,22 @@ from ...attribution import Attribution
 from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from ...functions.target import ReadOut, Score
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
-from ..text.generated import Generated
+from ..text.result import Generated
 from .result import Alignment
 from .seq2seq import END, SPECIAL, START, UNKNOWN, Memory, Seq2Seq, load_pieces, search
 from .seq2seq import load as load_network
 
 SOURCE = "integrand's own, trained on Tatoeba, Ding and a sample of WMT by training/translation.py"
 MARK = "▁"
-"""How the vocabulary writes the blank before a word."""
+"""The character that stands for the space before a word in the vocabulary."""
 
 TELLING = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "So")
-"""Letters, numbers and pictures: signs that say something, where punctuation may be missing."""
+"""Unicode categories of letters, numbers and symbols; a vocabulary may lack punctuation without losing meaning."""
 
 
 @dataclass(frozen=True)
 class _NextPiece:
-    """The network in two parts: all output positions share the first, and each has the second, the vocabulary, to itself.
+    """The network in two parts: all output positions share the first; the second, the vocabulary's logits, runs per position.
 
     Attributes:
         network: the translator's.
@@ -53,12 +46,12 @@ class _NextPiece:
     network: Seq2Seq
 
     def __call__(self, source: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor]:
-        """From (N, S, embedding) and (N, T, embedding) to what the network makes of each position, of prefix and source."""
+        """The decoder's states for each position of the prefix, and the encoder's states, from embeddings of both."""
         memory = self.network.encode(source)
         return self.network.follow(memory, prefix)[0], memory.states
 
     def logits(self, made: tuple[Tensor, Tensor], places: Tensor) -> Tensor:
-        """The logits (N, vocabulary) of what follows ``places``, (N,)."""
+        """The logits of the piece after each of ``places`` (N,), (N, vocabulary)."""
         high, states = made
         here = high[torch.arange(len(high), device=high.device), places.to(high.device)][:, None]
         return self.network.answer(Memory(states, None), here)[0][:, 0]
@@ -80,11 +73,11 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that the weights are on."""
         return self.network.pieces.weight.device
 
     def translate(self, text: str, *, beam: int = 5) -> str:
-        """The likeliest translation that a beam search finds.
+        """The most likely translation found by beam search.
 
         Args:
             text: in English.
@@ -102,7 +95,7 @@ class Translator:
         beam: int = 5,
         **options: Any,
     ) -> Alignment:
-        """What each piece of the translation is owed to: pieces of the text, and of the translation before it.
+        """Attribute each piece of the translation to the pieces of the text and of the translation before it.
 
         Args:
             text: in English.
@@ -110,7 +103,7 @@ class Translator:
             score: ``probability`` of each output piece given what comes before it, its ``log-probability`` (those of a word's
                 pieces add up to the word's) or its ``logit``.
             tol: the relative error over the pieces to integrate to, for each output piece.
-            beam: of the search, where no target is given.
+            beam: the width of the beam search, where no target is given.
             options: further ones of :func:`integrand.integrated_gradients`: ``steps``, ``rule``, ``max_evaluations``,
                 ``memory``, ``chunk``, ``progress``.
         """
@@ -149,7 +142,7 @@ class Translator:
     def attribution(
         self, source: Sequence[int], said: Sequence[int], *, score: Score = "probability", tol: float = 0.02, **options: Any
     ) -> Attribution:
-        """Integrated gradients of every output piece, all of them as rows of one run.
+        """Integrated gradients of every output piece, computed as the rows of one batch.
 
         Args:
             source: pieces of the text, S with markers.
@@ -181,7 +174,7 @@ class Translator:
         )
 
     def _warn_unknown(self, text: str, what: str) -> None:
-        """Say which letters and pictures the vocabulary lacks: the network reads, or is scored on, one mark for all of them."""
+        """Warn of characters that the vocabulary lacks: the network reads one placeholder for all of them."""
         encoded = self.pieces.encode(text)
         spans = [span for span, piece in zip(encoded.offsets, encoded.ids, strict=True) if piece == UNKNOWN]
         said = dict.fromkeys(text[slice(*trimmed(text, *span))] for span in spans)
@@ -206,13 +199,13 @@ class Translator:
 
     @torch.no_grad()
     def _probabilities(self, ids: Sequence[int], said: Sequence[int]) -> list[float]:
-        """Of each output piece, given those before it."""
+        """The probability of each output piece, given the pieces before it."""
         source, target = (torch.tensor([row], device=self.device) for row in (ids, [START, *said, END]))
         chances = self.network(source, target[:, :-1]).double().softmax(-1).gather(2, target[:, 1:, None])
         return [float(chance) for chance in chances[0, :, 0]]
 
     def _inputs(self, text: str, said: Sequence[int]) -> tuple[Pieces, str, list[str]]:
-        """All inputs as one line of pieces, the translation as its pieces write it, and what each of them writes."""
+        """All input pieces as one sequence, the translation as text, and the text of each of its pieces."""
         encoded = self.pieces.encode(text)
         spans = [trimmed(text, a, b) for a, b in encoded.offsets]
         spans[-1] = (len(text), len(text))
@@ -235,7 +228,7 @@ class Translator:
 
 
 def load(device: torch.device | str | None = None) -> Translator:
-    """The translator, on a device: by default a GPU where torch finds one."""
+    """Load the translator onto a device, by default a GPU where torch finds one."""
     if importlib.util.find_spec("safetensors") is None:
         raise MissingExtraError("safetensors", "text", "translating")
     pieces, network = load_pieces(), load_network().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""What comes back for a translation: German by English, with sums, pictures and certificates."""
+"""The result of an explained translation: German words by English words, with sums, pictures and certificates."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from ...certificate import Certificate
 from ...files import write
-from ...render.text import alignment_grid as _grid
+from ...render.text import alignment_grid
 from ...render.text.alignment_grid import Grid
 from ...render.text.tokens import Tokens
-from ..text.generated import Generated
+from ..text.result import Generated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Alignment:
-    """A translation: what each piece (or word) of the text, and of the translation so far, adds to each output.
+    """An explained translation: each output's attributions to the text and to the translation so far, by pieces or words.
 
     Attributes:
         text: what was translated.
@@ -43,48 +43,51 @@ class Alignment:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The pieces (or words) of the translation that later ones are given."""
+        """The pieces (or words) of the translation that are inputs of later ones."""
         return self.matrix.tokens[self.matrix.prompt + 1 :]
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What was explained, one after the other; the end marker is the last."""
+        """The explained output pieces (or words) in order; the last is the end marker."""
         return tuple(name.strip() or name for name in self.matrix.outputs)
 
     @property
     def from_source(self) -> NDArray[np.float64]:
-        """What the text adds, (outputs, source). Markers are kept in the baseline and add exactly nothing."""
+        """What the text adds to each output, (outputs, source); markers, kept in the baseline, add exactly nothing."""
         return self.matrix.values[:, 1 : self.matrix.prompt - 1]
 
     @property
     def from_prefix(self) -> NDArray[np.float64]:
-        """What the translation so far adds, (outputs, prefix); of a word, what its later pieces owe to its first too."""
+        """What the translation so far adds to each output, (outputs, prefix).
+
+        A word's own column holds what its first piece adds to its later pieces.
+        """
         return self.matrix.values[:, self.matrix.prompt + 1 :]
 
     @property
     def certificate(self) -> Certificate:
-        """One for each output: with it, row i of both matrices adds up to F(x) - F(x')."""
+        """A certificate for each output: row i of both matrices together adds up to F(x) - F(x')."""
         return self.matrix.certificate
 
     @property
     def probabilities(self) -> tuple[float, ...]:
-        """Of each output, given those before it."""
+        """The probability of each output, given those before it."""
         return self.matrix.probabilities
 
     @property
     def lines(self) -> list[Tokens]:
-        """As pictures of texts take them, one for each output, with its running sum."""
+        """One line of coloured words for each output, in the form that :mod:`integrand.render.text` draws."""
         return self.matrix.lines
 
     def shares(self) -> NDArray[np.float64]:
-        """Of what speaks for each output in the text, the share of each piece, (outputs, source); rows add up to 1."""
+        """Each source piece's share of the positive attributions to an output, (outputs, source); rows add up to 1."""
         positive = np.clip(self.from_source, 0, None)
         total = positive.sum(1, keepdims=True)
         out: NDArray[np.float64] = positive / np.where(total > 0, total, 1.0)
         return out
 
     def words(self) -> Alignment:
-        """Pieces joined to words on both sides, with sums kept: a word's score is the sum of its pieces' scores.
+        """The same result with pieces joined into words on both sides; a word's score is the sum of its pieces' scores.
 
         Its probability is the product of theirs, and its certificate that of the sum.
         """
@@ -92,19 +95,21 @@ class Alignment:
 
     @property
     def grid(self) -> Grid:
-        """As the heatmap takes it."""
+        """The heatmap of outputs by source and prefix."""
         return self.matrix.grid("the text", "the translation so far")
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
-        """A table for a terminal.
+        """The heatmap as a table for a terminal.
 
         Args:
             colour: 24-bit colours.
             width: in letters; that of the terminal if not given. What is wider goes on below.
         """
-        return f"{self.text} → {self.translation}\n{_grid.terminal(self.grid, colour=colour, width=width)}"
+        return f"{self.text} → {self.translation}\n{alignment_grid.terminal(self.grid, colour=colour, width=width)}"
 
-    def html(self, *, title: str = "What each word of the translation is owed to", command: str | None = None) -> str:
+    def html(
+        self, *, title: str = "Which words contributed to each word of the translation", command: str | None = None
+    ) -> str:
         """One self-contained page: the heatmap, and each output with its running sum and certificate.
 
         Args:
@@ -112,18 +117,18 @@ class Alignment:
             command: what makes the page again, to be shown in it.
         """
         lead = f"{self.text} → {self.translation}"
-        return _grid.page(self.grid, self.lines, title=title, lead=lead, meta=self.matrix.meta, command=command)
+        return alignment_grid.page(self.grid, self.lines, title=title, lead=lead, meta=self.matrix.meta, command=command)
 
     def show(self, *, title: str | None = None) -> Figure:
-        """The heatmap with matplotlib.
+        """The heatmap drawn with matplotlib.
 
         Args:
             title: a heading; by default text and translation.
         """
-        return _grid.figure(self.grid, title=f"{self.text} → {self.translation}" if title is None else title)
+        return alignment_grid.figure(self.grid, title=f"{self.text} → {self.translation}" if title is None else title)
 
     def numbers(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
+        """The attributions, scores and certificates as a dictionary for JSON."""
         before = [max(reach - self.matrix.prompt - 1, 0) for reach in self.matrix.reach]
         rows = []
         for i, line in enumerate(self.lines):
@@ -135,7 +140,7 @@ class Alignment:
         return {"text": self.text, "translation": self.translation, "outputs": rows, "meta": self.matrix.meta}
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the ending of the path; options of :meth:`html` or :meth:`show`."""
+        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`show`."""
         return write(Path(path), options, picture=self.show, numbers=self.numbers, report=self.html)
 
     def __str__(self) -> str:
@@ -144,9 +149,9 @@ class Alignment:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _grid.fragment(self.grid)
+        return alignment_grid.fragment(self.grid)
 
 
 def _named(names: Sequence[str], values: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """A list and not a dict by name: words come more than once."""
+    """Names with their values, as a list because words may repeat."""
     return [{"text": name, "value": float(value)} for name, value in zip(names, values, strict=True)]

@@ -26,15 +26,15 @@ PIECES = "translation.json"
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-"""The first pieces of the vocabulary."""
+"""The special pieces at the start of the vocabulary: padding, unknown, start and end."""
 
 State = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Of the decoder's two layers."""
+"""The hidden and cell states of the decoder's two layers."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder hands over.
+    """The encoder's states, which the decoder attends to.
 
     Attributes:
         states: (N, S, hidden).
@@ -45,12 +45,12 @@ class Memory:
     blocked: Tensor | None
 
     def rows(self, index: Tensor) -> Memory:
-        """These rows of it."""
+        """The memory of the given rows of the batch."""
         return Memory(self.states[index], None if self.blocked is None else self.blocked[index])
 
 
 class Attention(nn.Module):
-    """Luong's "general" score, softmax over the source, the weighted mean of the encoder's states."""
+    """Attention with Luong's "general" score: the softmax-weighted mean of the encoder's states."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Attention(nn.Module):
         self.scale = size**-0.5
 
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-        """From (N, T, hidden) to the context (N, T, hidden) and the weights (N, T, S)."""
+        """Compute the context (N, T, hidden) and the attention weights (N, T, S) of queries (N, T, hidden)."""
         score = (self.project(query) * self.scale) @ memory.states.transpose(1, 2)
         if memory.blocked is not None:
             score = score.masked_fill(memory.blocked[:, None], float("-inf"))
@@ -67,13 +67,13 @@ class Attention(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """Source pieces and target prefix in, logits of the next piece at every position of the prefix out.
+    """The network: from source pieces and a target prefix to the logits of the next piece at every position.
 
     Args:
         vocabulary: number of pieces, shared by both languages and by the output.
         embedding: size of a piece's vector.
         hidden: size of the decoder's layers, and of the encoder's two directions together.
-        dropout: of embeddings and between layers, while training.
+        dropout: the share of embeddings and layer outputs dropped while training.
     """
 
     def __init__(self, *, vocabulary: int = 8000, embedding: int = 256, hidden: int = 496, dropout: float = 0.0) -> None:
@@ -90,12 +90,12 @@ class Seq2Seq(nn.Module):
         nn.init.normal_(self.pieces.weight, std=embedding**-0.5)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """From (N, L) piece numbers to (N, L, embedding): what attributions are made to, of source and of prefix."""
+        """Embed piece numbers, (N, L) to (N, L, embedding); attributions are made to these vectors."""
         vectors: Tensor = self.pieces(ids)
         return vectors * math.sqrt(self.pieces.embedding_dim)
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
-        """From (N, S) numbers or (N, S, embedding) vectors.
+        """Encode the source, given as numbers (N, S) or vectors (N, S, embedding).
 
         Args:
             source: with the markers at both ends, padded at the right.
@@ -110,7 +110,7 @@ class Seq2Seq(nn.Module):
         return Memory(self.dropout(states), place >= lengths.to(x.device)[:, None])
 
     def decode(self, memory: Memory, prefix: Tensor, state: State | None = None) -> tuple[Tensor, State, Tensor]:
-        """From the prefix, (N, T) numbers or (N, T, embedding) vectors, and where the decoder was before it.
+        """Decode a prefix, given as numbers (N, T) or vectors (N, T, embedding), from the decoder's state before it.
 
         Args:
             memory: from ``encode``.
@@ -125,7 +125,7 @@ class Seq2Seq(nn.Module):
         return logits, after, weights
 
     def follow(self, memory: Memory, prefix: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """What the upper layer makes of each position, (N, T, hidden), and the state after the prefix; see ``decode``."""
+        """The upper layer's output at each position of the prefix, (N, T, hidden), and the state after it; see ``decode``."""
         y = self.dropout(prefix if prefix.is_floating_point() else self.embed(prefix))
         low, lower = self.lower(y, None if state is None else state[0])
         low = self.dropout(low)
@@ -134,24 +134,24 @@ class Seq2Seq(nn.Module):
         return self.dropout(high), (lower, upper)
 
     def answer(self, memory: Memory, high: Tensor) -> tuple[Tensor, Tensor]:
-        """From (N, T, hidden) of ``follow``, or of some positions, to logits (N, T, vocabulary) and weights (N, T, S)."""
+        """Logits (N, T, vocabulary) and attention weights (N, T, S) from outputs of ``follow``, (N, T, hidden)."""
         found, weights = self.look_again(high, memory)
         features = self.dropout(self.readout(torch.cat([high, found], -1)).tanh())
         return features @ self.pieces.weight.T + self.bias, weights
 
     def forward(self, source: Tensor, prefix: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Logits (N, T, vocabulary) of what follows each position of the prefix, the target being given.
+        """Logits (N, T, vocabulary) of the piece after each position of the prefix.
 
         Args:
             source: (N, S) numbers, or (N, S, embedding) vectors as from ``embed``.
             prefix: (N, T) numbers or (N, T, embedding) vectors; the start marker, then the target without its end marker.
-            lengths: of the source's rows, see ``encode``.
+            lengths: the lengths of the source's rows, see ``encode``.
         """
         return self.decode(self.encode(source, lengths), prefix)[0]
 
 
 def load(weights: str | PathLike[str] | None = None) -> Seq2Seq:
-    """The translator in eval mode, in float32, on the CPU; its sizes are read off the weights, by default the shipped ones."""
+    """Load the network in eval mode, float32, on the CPU; its sizes are read off the weights, by default the shipped ones."""
     weights = shipped(WEIGHTS, "translating") if weights is None else weights
     state = {name: tensor.float() for name, tensor in read_state(weights).items()}
     try:
@@ -164,7 +164,7 @@ def load(weights: str | PathLike[str] | None = None) -> Seq2Seq:
 
 
 def load_pieces(path: str | PathLike[str] | None = None) -> Any:
-    """The vocabulary, by default the shipped one: a ``tokenizers.Tokenizer`` with ``encode(text).ids`` and ``decode(ids)``."""
+    """Load the vocabulary (by default the shipped one) as a ``tokenizers.Tokenizer``: ``encode(text).ids``, ``decode(ids)``."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -179,12 +179,12 @@ def load_pieces(path: str | PathLike[str] | None = None) -> Any:
 def search(
     model: Seq2Seq, source: Tensor, lengths: Tensor | None = None, *, beam: int = 5, limit: int = 100
 ) -> list[list[int]]:
-    """The likeliest targets that a beam search finds, by mean log-probability per piece.
+    """The most likely targets found by beam search, ranked by mean log-probability per piece.
 
     Args:
         model: in eval mode.
         source: (N, S) piece numbers with markers.
-        lengths: of the source's rows, on the CPU, see ``Seq2Seq.encode``.
+        lengths: the lengths of the source's rows, on the CPU, see ``Seq2Seq.encode``.
         beam: how many prefixes are kept; 1 is greedy search.
         limit: the longest target, in pieces.
 

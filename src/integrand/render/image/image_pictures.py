@@ -46,7 +46,7 @@ def figure(
     """Draw views of an image's attributions with matplotlib: the photo, then each view of the result and of ``others``.
 
     Args:
-        result: of images, (N, C, H, W) or (C, H, W).
+        result: attributions of images, (N, C, H, W) or (C, H, W).
         photo: the photo or photos, as ``image`` in :func:`integrand.render.figure`.
         views: names or values of :data:`VIEWS`, or functions of your own from :class:`Subject` to :class:`Panel`.
         others: further attributions, by name.
@@ -102,7 +102,7 @@ def panels(
     """The views as pixels with their titles and numbers, for pages and other tools. Needs no optional package.
 
     Args:
-        result: of images.
+        result: attributions of images.
         photo: as in :func:`figure`; without it only ``'heatmap'`` can be drawn.
         views: as in :func:`figure`.
         others: as in :func:`figure`.
@@ -121,7 +121,7 @@ def regions(result: Attribution, photo: Any = None, *, count: int = 50, segments
     less certain than the picture: what the sum of all misses of F(x) - F(x') gives an idea of by how much.
 
     Args:
-        result: of images.
+        result: attributions of images.
         photo: as in :func:`figure`.
         count: about how many regions.
         segments: regions of your own instead, integers (H, W): organs, objects, lesions.
@@ -148,7 +148,7 @@ def path(
     have missed what matters.
 
     Args:
-        result: of :func:`integrand.integrated_gradients` or :func:`integrand.path_attribution`, which keep a profile.
+        result: a result of :func:`integrand.integrated_gradients` or :func:`integrand.path_attribution`, which keep a profile.
         photo: the photo, drawn in thumbnails along the straight line from the baseline; for other paths give ``along``.
         baseline: the baseline as a photo; black if not given.
         along: the photo at time t, for paths that are not straight.
@@ -232,7 +232,7 @@ def joined(profile: Profile, certificate: ExampleCertificate) -> tuple[Profile, 
     """The profile of the whole path over t from 0 to 1, and those of its parts where it is an average over baselines.
 
     Args:
-        profile: of one example.
+        profile: the profile of one example.
         certificate: whose curves say whether pieces follow each other (weight 1 each) or are averaged.
     """
     pieces = np.unique(profile.piece).tolist()

@@ -198,7 +198,7 @@ class Overlay:
     Neighbouring pixels often cancel, as attributions of convolutional networks do; averaged, what is left is seen.
 
     Attributes:
-        opacity: of the strongest pixels.
+        opacity: the opacity of the strongest pixels.
         smooth: the width of a Gaussian that averages neighbours, as a share of the photo's diagonal; 0 for none.
     """
 
@@ -234,7 +234,7 @@ class Outlines:
     The magnitudes are smoothed to find the areas; what they hold is counted on the magnitudes themselves.
 
     Attributes:
-        share: of all magnitudes, inside the lines.
+        share: the share of all magnitudes inside the lines.
         smooth: the width of the smoothing as a share of the photo's diagonal.
     """
 
@@ -330,8 +330,8 @@ def enclosing(values: Array, share: float, width: float) -> Array:
 
     Args:
         values: (h, w), not negative; what is not finite counts as nothing.
-        share: of their sum.
-        width: of the smoothing, in pixels.
+        share: the share of their sum to hold.
+        width: the width of the smoothing, in pixels.
     """
     known = np.where(np.isfinite(values), values, 0.0)
     order = np.argsort(-smoothed(known, width), axis=None, kind="stable")

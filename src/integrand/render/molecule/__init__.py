@@ -98,7 +98,7 @@ def figure(molecules: Molecules, *, columns: int | None = None, title: str | Non
         molecules: one or several.
         columns: how many in a row; by default up to three.
         title: a heading over everything.
-        **options: of :func:`png`.
+        **options: options of :func:`png`.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -154,7 +154,7 @@ def save(molecules: Molecules, path: str | PathLike[str], **options: Any) -> Pat
     Args:
         molecules: one or several.
         path: where to.
-        **options: of :func:`page` for ``.html``; of :func:`svg` for one molecule as ``.svg`` or ``.png``; else of
+        **options: those of :func:`page` for ``.html``; of :func:`svg` for one molecule as ``.svg`` or ``.png``; else of
             :func:`figure`.
     """
     rows, path = _several(molecules), Path(path)

@@ -98,7 +98,7 @@ def save(lines: Lines, path: str | PathLike[str], **options: Any) -> Path:
     Args:
         lines: one text or several.
         path: where to.
-        **options: of :func:`page` for ``.html``, of :func:`figure` for ``.png``, ``.svg`` and ``.pdf``.
+        **options: options of :func:`page` for ``.html``, of :func:`figure` for ``.png``, ``.svg`` and ``.pdf``.
     """
     rows = _several(lines)
     return write(

@@ -11,6 +11,7 @@ from html import escape
 
 import numpy as np
 
+from ...words import percent
 from ..certificate_text import sentence
 from ..certificate_text import verdict as certificate_verdict
 from ..html import document, fact_table, origin
@@ -111,8 +112,6 @@ def account(tokens: Tokens) -> str:
         return ""
     said = f"from {tokens.baseline_score:.3g} to {tokens.score:.3g}: the words add up to {number(tokens.total)}"
     if tokens.certificate is not None:
-        from ...words import percent
-
         said += f", estimated error {percent(tokens.certificate.error)}, {tokens.certificate.status.value}"
     return said
 
