@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
-CODE := src tests examples $(wildcard benchmarks training)
+CODE := src tests examples $(wildcard benchmarks distributions training)
 
 # Threads that spin while they wait make torch ten times slower on a machine that is busy with something else. Not for
 # the benchmark, which wants the machine for itself.
