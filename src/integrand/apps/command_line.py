@@ -1,4 +1,4 @@
-"""What the commands share: what was typed, notes, errors in one line, files that can be written."""
+"""What the commands share: what was typed, notes, errors in one line, a progress bar, what is said at the end of a batch."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import enum
 import os
 import shlex
 import sys
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
+from ..batch.atomic_files import ready
+from ..batch.resumable import BatchSummary
+from ..errors import IntegrandError, IntegrandWarning, OptionError
+from ..evaluation.progress import Progress as GradientProgress
+
+Item = TypeVar("Item")
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
 class ScoreName(enum.StrEnum):
-    """What is explained."""
+    """The scale on which a prediction is explained."""
 
     probability = "probability"
     logit = "logit"
@@ -29,23 +36,23 @@ class ScoreName(enum.StrEnum):
 
 
 def typed() -> str:
-    """The command as it was typed."""
+    """The command line as the user typed it."""
     return shlex.join(["integrand", *sys.argv[1:]])
 
 
 def default_device() -> str:
-    """A GPU where there is one."""
+    """The device to compute on if none is named: the GPU if there is one, else the CPU."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def coloured(wanted: bool = True) -> bool:
-    """Whether colours are wanted and somebody sees them."""
+    """Whether to print colours: if they are wanted, standard output is a terminal, and NO_COLOR is not set."""
     return wanted and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Warnings of ours, to be said as notes; others are not for the user of a command."""
+    """Collect this package's warnings as notes for the user, each once; hide the warnings of other packages."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -55,14 +62,14 @@ def noted() -> Iterator[list[str]]:
 
 
 def say(notes: Sequence[str]) -> None:
-    """Notes, a line each, where they do not mix with the answer."""
+    """Print notes to standard error, a line each, so that they do not mix with the answer."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
 
 
 @contextmanager
 def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
-    """Turn what goes wrong inside, in a user's model for instance, into one line that says where."""
+    """Turn an unexpected error, in a user's model for instance, into one line; ``debug`` lets it through with its traceback."""
     try:
         yield
     except (IntegrandError, KeyboardInterrupt):
@@ -76,7 +83,7 @@ def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
 
 
 def check_out(out: Path | None, endings: Sequence[str]) -> None:
-    """See that a file has one of these endings and can be written, before the work begins."""
+    """Check before the work begins that the output file has one of these endings and that its folder can be written to."""
     if out is None:
         return
     if out.suffix.lower() not in endings:
@@ -84,35 +91,73 @@ def check_out(out: Path | None, endings: Sequence[str]) -> None:
     ready(out.parent)
 
 
-def ready(folder: Path) -> None:
-    """Make a folder and see that it can be written to."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what keeps a file from being written into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --out.") from error
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file so that it is never half there."""
-    with writing(path):
-        part = path.with_name(path.name + ".part")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-
-
 def stamp(file: Path) -> list[int]:
-    """What differs when a file was changed; nothing where there is none."""
+    """Size and time of change of a file, which differ when it was changed; empty if there is no such file."""
     try:
         known = file.stat()
     except OSError:
         return []
     return [known.st_size, known.st_mtime_ns]
+
+
+class BatchBar:
+    """A progress bar over many inputs, and over the gradients of the one at hand if there is something to call the inputs."""
+
+    def __init__(self, bar: Progress, total: int, what: str) -> None:
+        """Add the lines of the bar.
+
+        Args:
+            bar: what draws them.
+            total: how many inputs there are.
+            what: what to call the inputs; if empty, there is one line, called after the input at hand.
+        """
+        self._bar = bar
+        self._inputs = bar.add_task(what, total=total, visible=not what or total > 1)
+        self._gradients = bar.add_task("", total=None) if what else None
+
+    def begin(self, name: str) -> None:
+        """Show the name of the input that is explained now."""
+        if self._gradients is None:
+            self._bar.update(self._inputs, description=name[:40])
+        else:
+            self._bar.reset(self._gradients, total=None, description=name)
+
+    def advance(self, count: int) -> None:
+        """Count inputs that are done with."""
+        self._bar.advance(self._inputs, count)
+
+    def tell(self, step: GradientProgress) -> None:
+        """Show how many gradients of the input at hand are computed."""
+        if self._gradients is not None:
+            self._bar.update(self._gradients, completed=step.gradients, total=max(step.expected, step.gradients))
+
+
+@contextmanager
+def batch_bar(total: int, what: str = "", *, quiet: bool = False) -> Iterator[BatchBar]:
+    """A :class:`BatchBar` on standard error if that is a terminal; one that shows nothing otherwise, or if ``quiet``."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        yield BatchBar(bar, total, what)
+
+
+@contextmanager
+def stoppable(command: str) -> Iterator[None]:
+    """On Ctrl-C, say that the same command continues the batch, and exit with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command goes on where it was: {command}", err=True)
+        raise typer.Exit(130) from None
+
+
+def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
+    """Print to standard error which inputs could not be explained and why, a line each."""
+    for item, why in summary.failed:
+        typer.echo(f"not explained: {name(item)}: {why}", err=True)
+
+
+def end_with(summary: BatchSummary[Item]) -> None:
+    """Exit with 1 if some inputs could not be explained, with 2 if none could; return if all could."""
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ...engine import version_of
 from ...errors import OptionError
 from ...render.image.views import VIEWS
+from ...version import version_of
 from .. import images
 from ..command_line import PICTURES, ScoreName, default_device, one_line, stamp, typed
 from . import model as networks

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,9 +13,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from ...batch.atomic_files import replacing
 from ...render import molecule as render
 from ...words import number
-from ..command_line import writing
 from .molecule_files import COLUMNS, Record
 from .result import MoleculeAttribution
 
@@ -25,28 +23,30 @@ ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
 PICTURES = (".svg", ".png")
 
 MOST = 200
-"""Molecules on one page: with more, a browser becomes slow."""
+"""The most molecules on one page: with more, a browser becomes slow."""
 
 MOST_FAILED, MOST_REASONS = 20, 3
-"""Molecules that a page names as not explained, and up to how many it says why: more would push all else down."""
+"""The most failed molecules that a page names, and the most for which it gives the reasons: more would bury the rest."""
 
 NUMBER = re.compile(r"[+-]?\d")
 
 TOP = 8
-"""Atoms and bonds that the terminal shows."""
+"""The most atoms, and the most bonds, that the terminal shows of a molecule."""
 
 Pair = tuple[Record, MoleculeAttribution]
+"""A molecule and its attribution."""
+
 Failure = tuple[Record, str]
-"""A molecule, and why it was not explained."""
+"""A molecule and the reason why it was not explained."""
 
 
 @dataclass(frozen=True)
 class MoleculeWriter:
-    """What all molecules are written with.
+    """How molecules are written, the same for all of them.
 
     Attributes:
-        smarts: patterns to account by, with their names.
-        meta: how the values were made, for the page.
+        smarts: SMARTS patterns to account by, by name.
+        meta: how the values were computed, for the page.
         command: what the user typed.
         numbered: whether pictures show the numbers of atoms.
     """
@@ -57,14 +57,14 @@ class MoleculeWriter:
     numbered: bool = False
 
     def write(self, out: Path, found: Iterable[Pair], failed: Sequence[Failure]) -> None:
-        """Write all molecules into a file that is never half there; its ending says how.
+        """Write all molecules into a file, which appears when it is complete; its ending decides the format.
 
         Args:
-            out: where to.
-            found: what was explained, in order; taken one at a time.
-            failed: the others.
+            out: the file.
+            found: the molecules that were explained, in order; taken one at a time.
+            failed: the molecules that were not.
         """
-        with _whole(out) as part:
+        with replacing(out) as part:
             ending = out.suffix.lower()
             if ending == ".html":
                 part.write_text(self.page(found, failed), encoding="utf-8")
@@ -79,7 +79,7 @@ class MoleculeWriter:
                     {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, found, failed)
 
     def page(self, found: Iterable[Pair], failed: Sequence[Failure]) -> str:
-        """Drawings of the first molecules, with all their numbers."""
+        """The page: drawings of the first molecules, with all their numbers."""
         rest = iter(found)
         shown = list(islice(rest, MOST))
         left = sum(1 for _ in rest)
@@ -98,7 +98,7 @@ class MoleculeWriter:
         )
 
     def numbers(self, record: Record, one: MoleculeAttribution) -> dict[str, Any]:
-        """A molecule for JSON: its name, its rows, its account."""
+        """A molecule as JSON values: its name, the rows of its table, its account."""
         known = one.to_dict() | {"account": one.account(smarts=self.smarts).to_dict()}
         return {"name": record.name} | {key: value for key, value in known.items() if not key.endswith("_features")}
 
@@ -110,7 +110,7 @@ class MoleculeWriter:
         file.write(f'\n],\n"failed": {json.dumps(bad)}}}\n')
 
     def terminal(self, record: Record, one: MoleculeAttribution) -> str:
-        """A molecule for people: what is predicted, the strongest atoms and bonds, where it comes from, how good that is."""
+        """A molecule as text: what is predicted, the strongest atoms and bonds, the account by kind, the certificate."""
         named = f"{record.name}: " if record.name else ""
         head = f"{named}{one.smiles}\n{one.label}: {number(one.score)}, and {number(one.baseline_score)} with all features zero"
         account = one.account(smarts=self.smarts)
@@ -123,7 +123,7 @@ class MoleculeWriter:
 
 
 def line(record: Record, one: MoleculeAttribution) -> str:
-    """A molecule in one line: its score, and its strongest atoms."""
+    """A molecule in one line: its score and its strongest atoms."""
     most = np.argsort(-np.abs(one.per_atom), kind="stable")[:4].tolist()
     strongest = ", ".join(f"{one.name(i)} {_signed(one.per_atom[i])}" for i in most)
     missed = "" if one.certificate.converged else f"  ({one.certificate.status.value})"
@@ -148,7 +148,7 @@ def _bonds(one: MoleculeAttribution) -> str:
 
 
 def _left_out(failed: Sequence[Failure]) -> str:
-    """What was not explained; why, where these are few."""
+    """A sentence that names the molecules that were not explained, with the reasons if they are few."""
     if len(failed) <= MOST_REASONS:
         return " ".join(f"Not explained: {record.title}: {why}" for record, why in failed)
     names = ", ".join(record.title for record, _ in failed[:MOST_FAILED])
@@ -161,12 +161,12 @@ def _more(count: int, what: str) -> str:
 
 
 def _once(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, ...]]:
-    """The first column only where it changes."""
+    """Blank the first column of a row if it repeats that of the row above."""
     return [("" if i and rows[i - 1][0] == row[0] else row[0], *row[1:]) for i, row in enumerate(rows)]
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> str:
-    """Columns of equal width: words to the left, numbers to the right."""
+    """Lay out a table as text: words aligned to the left, numbers to the right."""
     table = list(rows)
     wide = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = (
@@ -189,7 +189,7 @@ def _csv(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
 
 
 def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
-    """Atoms' values as RDKit's lists of atom properties, which KNIME and others read too; those of bonds as data."""
+    """Write an SD file: values of atoms as RDKit's lists of atom properties, which KNIME reads too; those of bonds as data."""
     from rdkit import Chem
     from rdkit.Chem.rdDepictor import Compute2DCoords
 
@@ -208,15 +208,3 @@ def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
             mol.SetDoubleProp("score", one.score)
             mol.SetDoubleProp("baseline_score", one.baseline_score)
             writer.write(mol)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes the file when all is written."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with writing(path):
-            yield part
-            os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

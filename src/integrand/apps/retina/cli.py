@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...engine import version_of
+from ...version import version_of
 from .. import retina as grading
 from ..command_line import default_device, one_line, typed
 from ..images.cli import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, known_views, run

@@ -1,4 +1,4 @@
-"""``integrand translate``: English to German, and which words each word of the translation is owed to."""
+"""``integrand translate``: English to German, and which words contributed to each word of the translation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ...batch.atomic_files import writing
 from .. import translation
-from ..command_line import ScoreName, check_out, coloured, noted, say, typed, writing
+from ..command_line import ScoreName, check_out, coloured, noted, say, typed
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
 
@@ -26,7 +27,7 @@ def translate(
     colour: Annotated[bool, typer.Option("--color/--no-color", help="Colours on a terminal.")] = True,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")] = None,
 ) -> None:
-    """Translate English to German. Which words is each word of the translation owed to?"""
+    """Translate English to German. Which words contributed to each word of the translation?"""
     check_out(out, ENDINGS)
     translator = translation.load(device)
     with noted() as notes:
