@@ -1,4 +1,4 @@
-"""The command line: thin over the public API."""
+"""The command line, ``integrand``: a thin layer over the public API that imports a command only when it is run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ def main() -> None:
     """Run the ``integrand`` command."""
     try:
         from .app import app
-    except ImportError as error:
-        package = error.name or "typer"
-        if package.partition(".")[0] not in {"typer", "rich", "click"}:
-            raise
-        sys.exit(str(MissingExtraError(package, "cli", "the command line")))
-    try:
+
         app()
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
         print(f"integrand: {error}", file=sys.stderr)
         sys.exit(2)
+    except ImportError as error:
+        package = error.name or ""
+        if package.partition(".")[0] not in {"typer", "rich", "click"}:
+            raise
+        sys.exit(str(MissingExtraError(package, "cli", "the command line")))
     except KeyboardInterrupt:
         print("integrand: stopped", file=sys.stderr)
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""``python -m integrand.cli``."""
+"""Run the command line as ``python -m integrand.cli``."""
 
 from __future__ import annotations
 

@@ -1,35 +1,104 @@
-"""The commands."""
+"""The commands: one table that names them, and a group that imports a command only when it is run or asked for its help."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from ..apps.images.cli import image
-from ..apps.molecules.cli import molecule
-from ..apps.questions.cli import questions, rules
-from ..apps.retina.cli import retina
-from ..apps.text.cli import text
-from ..apps.translation.cli import translate
-from ..engine import version_of
-from .axioms_command import axioms
+from ..version import version_of
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """One line of the table of commands.
+
+    Attributes:
+        name: what the user types.
+        function: where the command is, as ``module:function``, relative to the package.
+        help: what ``integrand --help`` says of it: the first paragraph of the function's docstring.
+    """
+
+    name: str
+    function: str
+    help: str
+
+    def load(self) -> Any:
+        """Import the command's module and build the command."""
+        module, _, name = self.function.partition(":")
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(self.name)(getattr(import_module(f"..{module}", __package__), name))
+        return get_command(one)
+
+
+COMMANDS = (
+    CommandEntry("image", "apps.images.cli:image", "Which pixels of a photo made a network say what it says?"),
+    CommandEntry(
+        "retina",
+        "apps.retina.cli:retina",
+        "Grade diabetic retinopathy in fundus photos, 0 to 4, and show what speaks for it. Not a medical device.",
+    ),
+    CommandEntry("questions", "apps.questions.cli:questions", "What does a question ask for, and which of its words told?"),
+    CommandEntry(
+        "rules",
+        "apps.questions.cli:rules",
+        "Which words and phrases trigger which class? Usual rules, new ones, and suspicious ones.",
+    ),
+    CommandEntry(
+        "translate",
+        "apps.translation.cli:translate",
+        "Translate English to German. Which words contributed to each word of the translation?",
+    ),
+    CommandEntry(
+        "text",
+        "apps.text.cli:text",
+        "Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares.",
+    ),
+    CommandEntry(
+        "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
+    ),
+    CommandEntry(
+        "axioms",
+        "cli.axioms_command:axioms",
+        "Which axioms of the paper does each method keep? With the evidence for every answer.",
+    ),
+)
+"""All commands, in the order of ``integrand --help``. A new application is a package in ``apps`` and a line here."""
+
+
+class LazyCommand(TyperCommand):
+    """A command that knows its name and a line of help; everything else is imported when arguments are to be parsed."""
+
+    def __init__(self, entry: CommandEntry) -> None:
+        super().__init__(entry.name, help=entry.help)
+        self._entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command and let it parse its arguments; the group then runs the command of the context it gets."""
+        return self._entry.load().make_context(info_name, args, parent=parent, **extra)
+
+
+class LazyGroup(TyperGroup):
+    """The group of all commands in :data:`COMMANDS`, none of which is imported yet."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for entry in COMMANDS:
+            self.add_command(LazyCommand(entry))
+
 
 app = typer.Typer(
     name="integrand",
+    cls=LazyGroup,
     help="Why a neural network said what it said, with numbers you can check.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(image)
-app.command()(retina)
-app.command()(questions)
-app.command()(rules)
-app.command()(translate)
-app.command()(text)
-app.command()(molecule)
-app.command()(axioms)
 
 
 def _show_version(wanted: bool) -> None:
