@@ -1,15 +1,18 @@
 """``integrand axioms``, as a user types it."""
 
 import json
-import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from integrand.cli import main
 from integrand.cli.app import app
+from integrand.cli.axioms_command import load_tensors, random_input
+from integrand.errors import FileError, OptionError
 
 SOURCE = """
 import torch
@@ -134,7 +137,42 @@ def test_main_prints_errors_without_a_traceback(run, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("integrand: there is no method 'none'")
 
 
-def test_version_and_help():
-    done = subprocess.run([sys.executable, "-m", "integrand.cli", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("integrand ")
-    assert "axioms" in CliRunner().invoke(app, ["--help"]).output
+# ---- inputs from files ------------------------------------------------------------------------------------------------------
+
+
+def test_tensors_from_every_kind_of_file(tmp_path):
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tensor = torch.from_numpy(array)
+    np.save(tmp_path / "x.npy", array)
+    np.savez(tmp_path / "one.npz", x=array)
+    np.savez(tmp_path / "two.npz", a=array, b=2 * array)
+    torch.save(tensor, tmp_path / "x.pt")
+    torch.save([tensor, 2 * tensor], tmp_path / "list.pt")
+    save_file({"x": tensor}, tmp_path / "x.safetensors")
+    for name in ("x.npy", "one.npz", "x.pt", "x.safetensors"):
+        assert torch.equal(load_tensors(str(tmp_path / name)), tensor), name
+    two = load_tensors(str(tmp_path / "two.npz"))
+    assert set(two) == {"a", "b"}
+    assert torch.equal(two["b"], 2 * tensor)
+    several = load_tensors(str(tmp_path / "list.pt"))
+    assert isinstance(several, tuple)
+    assert torch.equal(several[1], 2 * tensor)
+
+
+def test_files_that_are_not_tensors(tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"not an array")
+    with pytest.raises(OptionError, match=r"ends in \.npy"):
+        load_tensors("x.txt")
+    with pytest.raises(FileError, match="there is no file"):
+        load_tensors(str(tmp_path / "none.npy"))
+    with pytest.raises(FileError, match="cannot be read"):
+        load_tensors(str(tmp_path / "x.npy"))
+
+
+def test_random_input_is_the_same_for_the_same_seed():
+    assert random_input("3,4,5").shape == (1, 3, 4, 5)
+    assert torch.equal(random_input("7", seed=1), random_input("7", seed=1))
+    assert not torch.equal(random_input("7", seed=1), random_input("7", seed=2))
+    for bad in ("", "3,x", "0,2", "-1"):
+        with pytest.raises(OptionError, match="expected the shape of one example"):
+            random_input(bad)

@@ -1,15 +1,12 @@
-"""Models and tensors that are named on a command line."""
+"""Models that are named on a command line."""
 
 import sys
 
-import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from integrand.cli.axioms_command import load_tensors, random_input
-from integrand.errors import FileError, OptionError
+from integrand.errors import OptionError
 from integrand.loading import load_model
 
 SOURCE = """
@@ -78,41 +75,3 @@ def test_a_module_that_fails_to_import_shows_its_own_error(tmp_path, monkeypatch
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(ModuleNotFoundError, match="a_package_that_is_not_there"):
         load_model("needs_something:make")
-
-
-def test_tensors_from_every_kind_of_file(tmp_path):
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    tensor = torch.from_numpy(array)
-    np.save(tmp_path / "x.npy", array)
-    np.savez(tmp_path / "one.npz", x=array)
-    np.savez(tmp_path / "two.npz", a=array, b=2 * array)
-    torch.save(tensor, tmp_path / "x.pt")
-    torch.save([tensor, 2 * tensor], tmp_path / "list.pt")
-    save_file({"x": tensor}, tmp_path / "x.safetensors")
-    for name in ("x.npy", "one.npz", "x.pt", "x.safetensors"):
-        assert torch.equal(load_tensors(str(tmp_path / name)), tensor), name
-    two = load_tensors(str(tmp_path / "two.npz"))
-    assert set(two) == {"a", "b"}
-    assert torch.equal(two["b"], 2 * tensor)
-    several = load_tensors(str(tmp_path / "list.pt"))
-    assert isinstance(several, tuple)
-    assert torch.equal(several[1], 2 * tensor)
-
-
-def test_files_that_are_not_tensors(tmp_path):
-    (tmp_path / "x.npy").write_bytes(b"not an array")
-    with pytest.raises(OptionError, match=r"ends in \.npy"):
-        load_tensors("x.txt")
-    with pytest.raises(FileError, match="there is no file"):
-        load_tensors(str(tmp_path / "none.npy"))
-    with pytest.raises(FileError, match="cannot be read"):
-        load_tensors(str(tmp_path / "x.npy"))
-
-
-def test_random_input_is_the_same_for_the_same_seed():
-    assert random_input("3,4,5").shape == (1, 3, 4, 5)
-    assert torch.equal(random_input("7", seed=1), random_input("7", seed=1))
-    assert not torch.equal(random_input("7", seed=1), random_input("7", seed=2))
-    for bad in ("", "3,x", "0,2", "-1"):
-        with pytest.raises(OptionError, match="expected the shape of one example"):
-            random_input(bad)

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import integrand as ig
 from integrand.apps import images

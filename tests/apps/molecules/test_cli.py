@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from rdkit import Chem
 from rdkit.Chem import AllChem
 from torch import Tensor
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from integrand.apps import molecules
 from integrand.apps.molecules import GraphModel, MoleculeAttribution
-from integrand.apps.molecules import cli as _molecule
+from integrand.apps.molecules import cli as molecule_command
 from integrand.apps.molecules.admet import endpoints
 from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
 from integrand.cli import main
@@ -294,7 +293,7 @@ class Together:
         made = GraphModel(oxygens, "simple", ("oxygens",), "counting", logits=False)
         monkeypatch.setattr(molecules, "load", lambda name, device: made)
         monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: self.called(model, given, how))
-        monkeypatch.setattr(_molecule, "TOGETHER", 2)
+        monkeypatch.setattr(molecule_command, "TOGETHER", 2)
 
     def called(self, model: GraphModel, given: Sequence[str], how: dict[str, Any]) -> list[MoleculeAttribution]:
         if len(self.batches) == self.stop_at:
