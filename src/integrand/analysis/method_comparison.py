@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ..attribution import Attribution
 from ..baselines.resolve import Baseline
-from ..engine import version_of
 from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
@@ -28,6 +27,7 @@ from ..methods.lrp import LRP
 from ..methods.method import Method, open_problem
 from ..methods.path_methods import IntegratedGradients
 from ..trees import Tensors, flatten
+from ..version import version_of
 from .comparison_result import Comparison
 
 DEFAULTS: tuple[Method, ...] = (

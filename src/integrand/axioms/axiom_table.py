@@ -13,7 +13,6 @@ import torch
 
 from ..baselines.resolve import Baseline
 from ..certificate import AXIOMS
-from ..engine import version_of
 from ..errors import OptionError
 from ..functions.layer import Layers, LayerSide
 from ..functions.target import Score, Target
@@ -29,6 +28,7 @@ from ..methods.shapley import Shapley
 from ..methods.smoothgrad import SmoothGrad
 from ..render.html import POLICY, STYLE
 from ..trees import Tensors
+from ..version import version_of
 from .checking import MODULES, CheckLimits, Model, OwnModelQuestion, check, check_examples, own_examples
 from .verdict import Verdict
 
