@@ -7,7 +7,7 @@ from torch import nn
 from integrand.axioms import check
 from integrand.methods import DeepLift, IntegratedGradients, Lime, PathMethod, Shapley
 
-from .test_own import Shares, seeded
+from .test_own_model import Shares, seeded
 
 
 class Counted(nn.Module):

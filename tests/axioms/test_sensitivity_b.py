@@ -13,7 +13,7 @@ from integrand.axioms.sensitivity_b import dummies, dummy_finding
 from integrand.errors import InputError
 from integrand.methods import Gradient, IntegratedGradients, Shapley
 
-from .test_own import IG, Shares
+from .test_own_model import IG, Shares
 
 
 def faint(v):

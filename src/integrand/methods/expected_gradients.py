@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Nodes
 from ..attribution import Attribution
 from ..certificate import Promise, promised
 from ..evaluation.evaluator import Evaluator
+from ..paths.base import Nodes
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import Sampled, as_array, because, blocks, check_counts, check_numbers, sample_until
 

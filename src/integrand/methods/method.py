@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, Nodes
+from ..arrays import Floats, Ints
 from ..attribution import Attribution, group_sums
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Certificate, Promise, Status
-from ..engine import version_of, warn_if_missed, warn_if_same
+from ..engine import warn_if_missed, warn_if_same
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
@@ -28,8 +28,9 @@ from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
 from ..functions.target import Score, Target
 from ..memory import Halving, in_chunks
-from ..paths.base import segment
+from ..paths.base import Nodes, segment
 from ..trees import Leaves, Tensors, flat, flatten, matched, unflat
+from ..version import version_of
 
 T = TypeVar("T")
 
