@@ -9,6 +9,7 @@ import email
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -68,11 +69,17 @@ class Wheel:
         return set(self.metadata["License-Expression"].split(" AND "))
 
 
-def build(project: Path, folder: Path) -> Wheel:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+def run(target: str, project: Path, folder: Path) -> Path:
+    """Build a wheel or an sdist into an empty folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.glob("*.whl")
+    (path,) = folder.iterdir()
+    return path
+
+
+def build(project: Path, folder: Path) -> Wheel:
+    path = run("wheel", project, folder)
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     info = {name: data for name, data in contents.items() if ".dist-info/" in name}
@@ -139,6 +146,17 @@ def test_extra_accepts_the_version_in_the_checkout(core: Wheel, models: Wheel) -
         assert need.specifier.contains(models.metadata["Version"])
     assert models.metadata["Requires-Python"] == core.metadata["Requires-Python"]
     assert models.metadata.get_all("Requires-Dist", []) == []
+
+
+def test_sdist_of_the_core_has_neither_weights_nor_photos(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    with tarfile.open(run("sdist", ROOT, tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "pyproject.toml", "src/integrand/__init__.py", "tests/conftest.py"} <= names
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    assert folders <= {"src", "tests", "examples", "docs"}
+    assert not {Path(name).name for name in names} & WEIGHTS
+    assert not [name for name in names if name.startswith("docs/") and name.endswith((".jpg", ".png"))]
 
 
 def test_models_has_all_weights_and_cards(models: Wheel) -> None:
