@@ -10,21 +10,13 @@ import torch
 
 from .attribution import Attribution
 from .backends.precision import Precision
-from .backends.torch_function import build
-from .baselines.class_signal import warn_if_high
 from .baselines.resolve import Baseline, resolve_baselines
 from .certificate import promised
-from .engine import (
-    EngineOptions,
-    attribute,
-    promises_of,
-    warn_if_same,
-)
+from .engine import EngineOptions, attribute, backend_of, promises_of, warn_if_same
 from .errors import InputError
 from .evaluation.path_steering import Steering
 from .evaluation.progress import ProgressOption
 from .functions.layer import Layers
-from .functions.model_state import undisturbed
 from .functions.target import Score, Target
 from .paths.base import Path, segment
 from .paths.steering import Steered
@@ -59,6 +51,7 @@ def integrated_gradients(
     precision: Precision = "auto",
     devices: Sequence[str | torch.device] | None = None,
     progress: ProgressOption = None,
+    tune: bool = False,
 ) -> Attribution:
     """Integrated gradients of a score, to a tolerance.
 
@@ -103,35 +96,53 @@ def integrated_gradients(
         max_evaluations: gradient evaluations that one example may take; checks (of the precision, of rounding, of claims),
             and an attempt in a lower precision that is given up, come on top.
         memory: bytes that the run may hold beyond model and result, as far as it can tell: a third for activations, the
-            rest for gradients that the control keeps and works on. At least one row and one panel are held in any case.
-        chunk: rows to run at a time; chosen by measurement if not given. The first forward pass, which settles the
-            target, runs x as it is, without gradients.
-        precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and moves them by
+            rest for gradients that the adaptive loop keeps and works on. At least one row and one panel are held in any case.
+        chunk: rows to run at a time; by default what autograd saves for a row decides. The first forward pass, which finds
+            the target, runs x as it is, without gradients.
+        precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and shifts attributions by
             two fifths of the tolerance at the most; or ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout.
-            What a precision moves is measured on the spot, at nodes evaluated in both, and counts into the error.
-        devices: one entry per worker among which chunks are shared, steps of one input and inputs of a batch alike:
+            The shift is measured on the spot, at nodes evaluated in both, and counts into the error.
+        devices: experimental. One entry per worker among which the steps of one input and the inputs of a batch are shared:
             ``["cuda:0", "cuda:1"]``, or ``["cpu", "cpu"]`` for two workers with half of the cores each. That of x must be
             among them: results are summed there. Each worker has a copy of the model; on the same device it shares the
             weights. The values and the evaluations are those of one worker, to rounding. The pass that ``create_graph``
             adds, and linear regions, run on the device of x alone.
         progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
-            :class:`~integrand.execute.Progress`.
+            :class:`~integrand.Progress`.
+        tune: on a CPU, try other numbers of rows and channels last by the clock, on chunks that have to be evaluated anyway,
+            and remember the fastest for this model. The values then change in the last digits from call to call; without it the
+            same call gives the same bits.
 
     Returns:
         Values in the structure of x, with their certificate.
     """
     options = EngineOptions.make(
-        tol, steps, rule, max_evaluations, memory, chunk, draws, progress, create_graph, precision, devices
+        tol=tol,
+        steps=steps,
+        rule=rule,
+        max_evaluations=max_evaluations,
+        memory=memory,
+        chunk=chunk,
+        draws=draws,
+        progress=progress,
+        create_graph=create_graph,
+        precision=precision,
+        devices=devices,
+        tune=tune,
     )
-    with undisturbed(model, differentiable=create_graph):
+    backend = backend_of(x)
+    with backend.undisturbed(model, differentiable=create_graph):
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
-        function = build(model, x, target=target, score=score, **call)
+        function = backend.build(model, x, target=target, score=score, **call)
         starts = resolve_baselines(baseline, function, draws)
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
         warn_if_same(starts, function)
         meta = {"method": "integrated gradients", "baselines": str(len(starts))}
         result = attribute(function, pieces, options, mask, groups, meta, promised())
-        warn_if_high(result.certificate, function)
+        if score != "logit":
+            from .baselines.class_signal import warn_if_high
+
+            warn_if_high(result.certificate, function)
         return result
 
 
@@ -156,6 +167,7 @@ def path_attribution(
     precision: Precision = "auto",
     devices: Sequence[str | torch.device] | None = None,
     progress: ProgressOption = None,
+    tune: bool = False,
 ) -> Attribution:
     """Attribution along any path, to a tolerance.
 
@@ -180,23 +192,36 @@ def path_attribution(
         memory: bytes that the run may hold.
         chunk: rows to run at a time.
         precision: what the model runs in.
-        devices: one entry per worker; a path that is laid on the way is laid on the device of x.
+        devices: experimental. One entry per worker; a path that is laid on the way is laid on the device of x.
         progress: a bar or a callback.
+        tune: choose the number of rows by the clock.
 
     Returns:
         Values in the structure of the path's end, with their certificate.
     """
     options = EngineOptions.make(
-        tol, steps, rule, max_evaluations, memory, chunk, 1, progress, create_graph, precision, devices
+        tol=tol,
+        steps=steps,
+        rule=rule,
+        max_evaluations=max_evaluations,
+        memory=memory,
+        chunk=chunk,
+        progress=progress,
+        create_graph=create_graph,
+        precision=precision,
+        devices=devices,
+        tune=tune,
     )
     if not isinstance(path, Path | Steered):
         raise InputError(
             f"got a {type(path).__name__} as path; expected one of integrand.paths (Straight, Polyline, Curve, Blur, Guided, "
             "Average) or an object with end() and pieces(batched=...), or steer(gradient, batched=...)."
         )
-    with undisturbed(model, differentiable=create_graph):
+    end = path.end()
+    backend = backend_of(end)
+    with backend.undisturbed(model, differentiable=create_graph):
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "batched": batched}
-        function = build(model, path.end(), target=target, score=score, **call, what="the path's end")
+        function = backend.build(model, end, target=target, score=score, **call, what="the path's end")
         meta = {"method": f"path attribution ({type(path).__name__})"}
         steering = Steering(function, memory=memory, chunk=chunk)
         pieces = steering.pieces(path)

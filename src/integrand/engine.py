@@ -1,47 +1,48 @@
-"""The front door."""
+"""The engine: checked options, a function and a path in; evaluations, an integral and an attribution out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .attribution import Attribution, columns_of
+from .backends import Backend
 from .backends.precision import Precision
 from .backends.torch_function import TorchFunction
 from .certificate import Certificate, Promise, promised
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning, warn
-from .evaluation.chunks import Chunks
-from .evaluation.evaluator import LAST, Evaluator
-from .evaluation.precision_choice import choose_precision
+from .evaluation.chunks import CHANNELS_LAST, Chunks
+from .evaluation.evaluator import Evaluator
 from .evaluation.progress import ProgressOption, Reporter
-from .evaluation.workers import devices_of, sharing, workers_per_device
-from .functions.model_notes import known_of
+from .functions.model_notes import notes_at
 from .integration.adaptive import integrate_to_tolerance
-from .integration.fixed import integrate_fixed
-from .integration.outcome import Outcome
+from .integration.certify import Outcome
 from .paths.base import Path, Piece
 from .paths.guided import STEERED_BREAK
 from .paths.steering import Steered
 from .quadrature.fixed_rules import RULES, Rule
+from .quadrature.panel_rules import FIVE_POINT
 from .trees import Leaves, Tensors, flat, matched, unflat
 from .version import version_of as version_of
 
+BACKENDS = {"torch": "torch_function"}
+"""The module in :mod:`integrand.backends` for each framework, by the name of the package that its tensors come from."""
 
-def promises_of(path: Path | Steered) -> tuple[Promise, ...]:
-    """What a path keeps: what it says itself, or else what all of its kind keep."""
-    said: tuple[Promise, ...] | None = getattr(path, "promises", None)
-    return promised(**PATHS_BREAK if isinstance(path, Path) else STEERED_BREAK) if said is None else said
+PATHS_BREAK = {"symmetry": "only the straight line treats all features alike"}
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Everything that says how to integrate, checked."""
+    """Everything that says how to integrate, checked; see :func:`integrand.integrated_gradients`."""
 
     tol: float
     rule: Rule | None
@@ -52,20 +53,23 @@ class EngineOptions:
     create_graph: bool
     precision: Precision = "auto"
     devices: tuple[torch.device, ...] = ()
+    tune: bool = False
 
     @staticmethod
     def make(
+        *,
         tol: float,
-        steps: int | None,
-        rule: str | Rule | None,
-        max_evaluations: int,
-        memory: int | None,
-        chunk: int | None,
-        draws: int,
-        progress: ProgressOption,
-        create_graph: bool,
+        steps: int | None = None,
+        rule: str | Rule | None = None,
+        max_evaluations: int = 4000,
+        memory: int | None = None,
+        chunk: int | None = None,
+        draws: int = 1,
+        progress: ProgressOption = None,
+        create_graph: bool = False,
         precision: Precision = "auto",
         devices: Sequence[str | torch.device] | None = None,
+        tune: bool = False,
     ) -> EngineOptions:
         """Check the numbers and build the rule."""
         if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not math.isfinite(tol) or tol <= 0:
@@ -74,16 +78,36 @@ class EngineOptions:
         for name, value in counts.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
                 raise OptionError(f"got {name}={value!r}; expected a whole number from 1 on.")
-        if steps is None and max_evaluations < 17:
+        least = FIVE_POINT.count(2)
+        if steps is None and max_evaluations < least:
             raise OptionError(
-                f"got max_evaluations={max_evaluations}; expected at least 17 to integrate to a tolerance, or use steps=."
+                f"got max_evaluations={max_evaluations}; expected at least {least} to integrate to a tolerance, or use steps=."
             )
         if create_graph and precision not in ("auto", "float32"):
             raise OptionError(
                 f"got precision={precision!r} with create_graph=True; expected float32 for values to differentiate."
             )
-        built, workers = _rule_of(rule, steps), devices_of(devices)
-        return EngineOptions(tol, built, max_evaluations, memory, chunk, progress, create_graph, precision, workers)
+        workers: tuple[torch.device, ...] = ()
+        if devices is not None:
+            from .evaluation.workers import devices_of
+
+            workers = devices_of(devices)
+        built = _rule_of(rule, steps)
+        return EngineOptions(tol, built, max_evaluations, memory, chunk, progress, create_graph, precision, workers, bool(tune))
+
+
+def backend_of(x: object) -> Backend:
+    """The backend for a tensor, or for the first of a tuple, list or dict of tensors; PyTorch's for everything else.
+
+    Nothing is imported for a framework whose tensors the user does not pass.
+
+    >>> backend_of({"pixels": torch.zeros(1)}).__name__
+    'integrand.backends.torch_function'
+    """
+    while isinstance(x, (Mapping, tuple, list)) and len(x):
+        x = next(iter(x.values() if isinstance(x, Mapping) else x))
+    package = type(x).__module__.partition(".")[0]
+    return cast("Backend", import_module(f"integrand.backends.{BACKENDS.get(package, BACKENDS['torch'])}"))
 
 
 def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
@@ -98,7 +122,10 @@ def _rule_of(rule: str | Rule | None, steps: int | None) -> Rule | None:
     return None if steps is None else RULES[rule or "gauss-legendre"](int(steps))
 
 
-PATHS_BREAK = {"symmetry": "only the straight line treats all features alike"}
+def promises_of(path: Path | Steered) -> tuple[Promise, ...]:
+    """Which axioms a path keeps: what it says itself, or else what all paths of its kind keep."""
+    said: tuple[Promise, ...] | None = getattr(path, "promises", None)
+    return promised(**PATHS_BREAK if isinstance(path, Path) else STEERED_BREAK) if said is None else said
 
 
 def attribute(
@@ -110,38 +137,26 @@ def attribute(
     meta: dict[str, str],
     promises: tuple[Promise, ...] = (),
 ) -> Attribution:
-    """Integrate, and dress the outcome."""
+    """Integrate the gradients of a function along a path, and turn the outcome into an attribution."""
     if mask is not None and groups is not None:
         raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
-    reporter = Reporter(options.progress)
-    chunks = _chunks_for(function, options)
     columns, count = None, 0
     if groups is not None:
         columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
-    evaluator = Evaluator(function, pieces, chunks, reporter, columns)
-    workers = ExitStack()
-    try:
-        workers.enter_context(sharing(evaluator, options.devices))
+    with ExitStack() as stack:
+        evaluator = opened(stack, function, pieces, options, columns)
         if options.rule is not None:
-            choose_precision(evaluator, "float32" if options.precision == "auto" else options.precision, options.tol)
-            outcome = integrate_fixed(evaluator, options.rule, options.tol)
+            outcome = _by_fixed_rule(evaluator, options, options.rule)
         else:
             outcome = integrate_to_tolerance(
                 evaluator,
                 options.tol,
                 max_evaluations=options.max_evaluations,
                 memory=options.memory,
-                handover=not options.create_graph,
+                regions=not options.create_graph,
                 precision="float32" if options.create_graph else options.precision,
             )
-        values = outcome.values
-        if options.create_graph:
-            values = _differentiable(evaluator, outcome)
-    finally:
-        workers.close()
-        reporter.close()
-        found = {"bytes": chunks.each, "tuning": chunks.tuning if options.memory is None else None}
-        known_of(function).update({name: value for name, value in found.items() if value})
+        values = _differentiable(evaluator, outcome) if options.create_graph else outcome.values
     certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
     if options.create_graph:  # the pass with the graph counts too
         spent = evaluator.gradients.tolist()
@@ -160,8 +175,7 @@ def attribute(
         sums = values[:, :count].to(torch.promote_types(function.inputs[0].dtype, torch.float32))
         shown_sums = sums if function.batched else sums[0]
         return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
-    shapes = [leaf.shape[1:] for leaf in function.inputs]
-    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
+    leaves = leaves_of(values, function)
     warn_if_zero(leaves, function, pieces)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     if mask is not None:
@@ -169,25 +183,62 @@ def attribute(
     return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
 
 
-def _chunks_for(function: TorchFunction, options: EngineOptions) -> Chunks:
-    """How many rows at a time, by what is known of the model and by what the user says."""
-    notes = known_of(function)
-    chunks = Chunks.start(
+def opened(
+    stack: ExitStack,
+    function: TorchFunction,
+    pieces: Sequence[Piece],
+    options: EngineOptions,
+    columns: Tensor | None = None,
+    factors: Tensor | None = None,
+) -> Evaluator:
+    """An evaluator for a function along a path: its chunks, its progress bar and its workers, which end with the stack."""
+    chunks = chunks_for(function, options)
+    reporter = None
+    if options.progress is not None or sys.stderr.isatty():
+        reporter = Reporter(options.progress)
+        stack.callback(reporter.close)
+    evaluator = Evaluator(function, pieces, chunks, reporter, columns, factors)
+    if options.tune:
+        notes = notes_at(function.call.model, function.inputs, layered=function.layered)
+        chunks.tuning = notes.get("tuning") if chunks.tunes else None
+        stack.callback(lambda: notes.update(tuning=chunks.tuning))
+    if options.devices:
+        from .evaluation.workers import shared_among
+
+        stack.enter_context(shared_among(evaluator, options.devices))
+    return evaluator
+
+
+def chunks_for(function: TorchFunction, options: EngineOptions) -> Chunks:
+    """How many rows to run at a time, by the size of the input and by what the user says."""
+    return Chunks.start(
         function.inputs[0].device,
         rows=options.chunk,
         memory=options.memory,
-        row_bytes=sum(leaf[0].nbytes for leaf in function.inputs),
-        each=notes.get("bytes", 0),
-        crowd=workers_per_device(options.devices),
-        layouts=any(leaf.ndim in LAST for leaf in function.inputs),
+        input_bytes=sum(leaf[0].nbytes for leaf in function.inputs),
+        share=max(map(options.devices.count, options.devices), default=1),
+        tunes=options.tune,
+        layouts=any(leaf.ndim in CHANNELS_LAST for leaf in function.inputs),
     )
-    if notes.get("tuning") is not None and options.chunk is None:
-        chunks.resume(notes["tuning"])
-    return chunks
+
+
+def _by_fixed_rule(evaluator: Evaluator, options: EngineOptions, rule: Rule) -> Outcome:
+    """The integral by the fixed rule that the user asked for, in full precision unless another one is asked for."""
+    from .evaluation.precision_choice import choose_precision
+    from .integration.fixed import integrate_fixed
+
+    choose_precision(evaluator, "float32" if options.precision == "auto" else options.precision, options.tol)
+    return integrate_fixed(evaluator, rule, options.tol)
+
+
+def leaves_of(values: Tensor, function: TorchFunction) -> Leaves:
+    """Values (examples, features) as tensors in the shapes and dtypes of the explained ones."""
+    shapes = [leaf.shape[1:] for leaf in function.inputs]
+    return tuple(part.to(leaf.dtype) for part, leaf in zip(unflat(values, shapes), function.inputs, strict=True))
 
 
 def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
-    """The same weighted sum once more, with its graph."""
+    """The weighted sum of an outcome computed once more, with its graph."""
     examples = evaluator.function.examples
     key = np.stack([outcome.nodes.pieces, outcome.nodes.rows, outcome.nodes.t], 1)
     _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
@@ -234,7 +285,7 @@ def warn_if_same(starts: Sequence[Leaves], function: TorchFunction) -> None:
 
 
 def warn_if_zero(leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece] = ()) -> None:
-    """Warn where every attribution to a tensor is zero though it moves along the path."""
+    """Warn where every attribution to a tensor is zero though it changes along the path."""
     what, use = "x", "this input (an integer cast or a threshold hides it)"
     if function.layered:
         what, use = "the layer's value", "this value (of values that are computed from each other only the last counts)"

@@ -1,9 +1,11 @@
-"""Running something once on every row, in parts where all of them do not fit into memory."""
+"""Running work chunk by chunk, and trying again with smaller chunks after running out of memory: the only loop that does so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,25 +16,98 @@ from .errors import MemoryBackoffWarning, MemoryLimitError, warn
 T = TypeVar("T")
 
 
-def in_parts(run: Callable[[Tensor], T], examples: int, device: torch.device) -> list[T]:
-    """Call ``run`` with rows 0, 1, ... of all examples: at once, or in halves and less after running out of memory."""
-    done: list[T] = []
-    size, start = examples, 0
-    while start < examples:
-        rows = torch.arange(start, min(start + size, examples), device=device)
+class ChunkSizes(Protocol):
+    """How many rows go into a chunk, which may change while chunks run."""
+
+    def rows(self, left: int) -> int:
+        """The number of rows of the next chunk, where so many are left."""
+        ...
+
+    def shrink(self, tried: int, error: BaseException) -> None:
+        """Take fewer rows from now on, after so many did not fit into memory."""
+        ...
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Note how long a chunk took, for those that choose their size by the clock."""
+        ...
+
+    def retry(self) -> bool:
+        """After an error other than lack of memory: whether to run the chunk again in another memory layout."""
+        ...
+
+
+@dataclass
+class Halving:
+    """The simplest chunk sizes: a number of rows that is halved whenever they do not fit into memory."""
+
+    size: int
+
+    def rows(self, left: int) -> int:
+        """The number of rows of the next chunk, whatever is left."""
+        return self.size
+
+    def shrink(self, tried: int, error: BaseException) -> None:
+        """Halve the number of rows."""
+        self.size = smaller(tried, error)
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Nothing is chosen by the clock."""
+
+    def retry(self) -> bool:
+        """There is no other memory layout to try."""
+        return False
+
+
+def in_chunks(run: Callable[[slice], T], part: slice, sizes: ChunkSizes, *, step: int | None = None) -> Iterator[T]:
+    """What ``run`` gives for one chunk of rows after the other.
+
+    A chunk that does not fit into memory is run again in smaller ones; at a single row that fails, too, this gives up.
+
+    >>> list(in_chunks(lambda rows: rows.stop - rows.start, slice(0, 10), Halving(4)))
+    [4, 4, 2]
+
+    Args:
+        run: evaluates a slice of the rows.
+        part: all rows.
+        sizes: how many rows at a time.
+        step: let chunks hold whole steps of so many rows, or parts of one step.
+    """
+    start = part.start
+    while start < part.stop:
+        here = cut(start, part.stop, sizes.rows(part.stop - start), step)
+        began = time.perf_counter()
         try:
-            done.append(run(rows))
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            done = run(here)
+        except Exception as error:
+            if out_of_memory(error):
+                sizes.shrink(here.stop - start, error)
+            elif not sizes.retry():
                 raise
-            size = smaller(len(rows), error)
             continue
-        start += len(rows)
-    return done
+        sizes.took(here.stop - start, time.perf_counter() - began)
+        yield done
+        start = here.stop
+
+
+def cut(start: int, stop: int, size: int, step: int | None) -> slice:
+    """The next chunk of about ``size`` rows; with ``step``, whole steps of so many rows, or part of one step."""
+    if step is not None:
+        begun = start % step
+        size = min(size, step - begun) if begun or size < step else size // step * step
+    return slice(start, min(start + size, stop))
+
+
+def all_rows(run: Callable[[Tensor], T], examples: int, device: torch.device) -> list[T]:
+    """Call ``run`` once with the indices of all examples; in parts only where they do not fit into memory together."""
+
+    def some(part: slice) -> T:
+        return run(torch.arange(part.start, part.stop, device=device))
+
+    return list(in_chunks(some, slice(0, examples), Halving(examples)))
 
 
 def joined(parts: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Outputs of parts of a batch as one: tensors with a row per example one after the other, the rest from the first.
+    """Outputs of parts of a batch as one: tensors with a row per example are concatenated, the rest comes from the first.
 
     >>> joined([(torch.tensor([1, 2]), "a"), (torch.tensor([3]), "a")], [2, 1])
     (tensor([1, 2, 3]), 'a')
@@ -55,7 +130,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def smaller(tried: int, error: BaseException) -> int:
-    """How many rows to try after running out of memory with so many; gives up at one row."""
+    """How many rows to try after running out of memory with ``tried`` of them; an error at a single row."""
     if tried <= 1:
         raise MemoryLimitError(
             f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass; "

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from .arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,37 +59,3 @@ class Profile:
         if not collected[-1]:
             return float("nan")
         return float(np.interp(share * collected[-1], collected, here.t))
-
-
-class ProfileRecorder:
-    """Writes down points as they come, into one array that grows: many small ones between large ones scatter memory."""
-
-    def __init__(self) -> None:
-        self._rows = np.empty((len(fields(Profile)), 64))
-        self._count = 0
-        self._lock = Lock()  # workers write too
-
-    def add(self, *columns: Ints | Floats) -> None:
-        """Points by their columns, (K,) each, in the order of :class:`Profile`."""
-        with self._lock:
-            last = self._count + len(columns[0])
-            if last > self._rows.shape[1]:
-                self._rows = np.concatenate([self._rows[:, : self._count], np.empty((len(self._rows), last))], 1)
-            for row, column in zip(self._rows, columns, strict=True):
-                row[self._count : last] = column
-            self._count = last
-
-    def forget(self, examples: Ints) -> None:
-        """Drop the points of some examples."""
-        kept = ~np.isin(self._rows[0, : self._count], examples)
-        self._rows, self._count = self._rows[:, : self._count][:, kept], int(kept.sum())
-
-    def profile(self) -> Profile | None:
-        """What was written down, sorted; a point that came twice counts once."""
-        if not self._count:
-            return None
-        columns = self._rows[:, : self._count]
-        columns = columns[:, np.lexsort(columns[2::-1])]
-        columns = columns[:, np.r_[True, (np.diff(columns[:3]) != 0).any(0)]]
-        example, piece, *floats = np.ascontiguousarray(columns)
-        return Profile(example.astype(np.int64), piece.astype(np.int64), *floats)

@@ -1,4 +1,4 @@
-"""Structures of tensors: one tensor, a tuple of tensors, or a dict of tensors, and back."""
+"""Structures of tensors: one tensor, a tuple or a dict of tensors, flattened and built again; and what a tensor has to be."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ class Tree:
         if self.kind == "dict":
             return tuple(f"[{k!r}]" for k in self.keys)
         return tuple(f"[{i}]" for i in range(self.size))
+
+    def arguments(self, leaves: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """The positional and keyword arguments that a model gets: a dict is spread as keywords, all else is positional."""
+        return ((), dict(zip(self.keys, leaves, strict=True))) if self.kind == "dict" else (tuple(leaves), {})
 
     def build(self, leaves: Sequence[Tensor]) -> Tensors:
         """Put leaves back into the structure."""
@@ -116,3 +120,38 @@ def unflat(rows: Tensor, shapes: Sequence[torch.Size]) -> Leaves:
     """The inverse of :func:`flat` for the given per-row shapes."""
     sizes = [shape.numel() for shape in shapes]
     return tuple(part.reshape(-1, *shape) for part, shape in zip(rows.split(sizes, 1), shapes, strict=True))
+
+
+def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = False) -> None:
+    """Floating point, finite, not empty, all on one device; ids are fine where a layer is explained."""
+    for name, leaf in zip(tree.names, leaves, strict=True):
+        if leaf.device != leaves[0].device:
+            first = f"{leaves[0].device}, the device of {what}{tree.names[0]}"
+            raise InputError(f"{what}{name} is on {leaf.device}; expected {first}.")
+        if leaf.is_meta:
+            raise InputError(f"{what}{name} is on the meta device, which holds no numbers; expected a tensor with values.")
+        if leaf.layout != torch.strided:
+            raise InputError(f"{what}{name} has layout {leaf.layout}; expected a dense tensor. Convert it with .to_dense().")
+        if leaf.numel() == 0:
+            shape = tuple(leaf.shape)
+            raise InputError(f"{what}{name} is empty (shape {shape}); expected at least one example and one feature.")
+        if not leaf.dtype.is_floating_point:
+            if integers and not leaf.dtype.is_complex:
+                continue
+            raise InputError(_not_floating(f"{what}{name}", leaf))
+        bad = (~torch.isfinite(leaf)).nonzero()
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            raise InputError(
+                f"{what}{name} holds {leaf[place].item()} at index {place} ({len(bad)} such values); expected finite numbers. "
+                "Replace missing values before explaining."
+            )
+
+
+def _not_floating(name: str, leaf: Tensor) -> str:
+    if leaf.dtype.is_complex:
+        return f"{name} has dtype {leaf.dtype}; expected real floating point. Explain torch.view_as_real({name})."
+    return (
+        f"{name} has dtype {leaf.dtype}; expected floating point, since a path runs between whole numbers. Convert pixels with "
+        f"{name}.float(); for token ids name the embedding with layer=; pass masks and lengths through kwargs=."
+    )

@@ -1,9 +1,12 @@
-"""Recordings of a chunk's work on a GPU (CUDA graphs), replayed for other inputs of the same model.
+"""CUDA graphs of a chunk's forward and backward pass, replayed for other inputs of the same model.
 
-A forward and backward pass of a few rows takes a GPU less time than it takes Python to ask for it, operation by operation. A
-recording is asked for at once. It is made of chunks of a size that came up before and kept the GPU waiting, stays with the
-model (:mod:`._remember`), and is used for as long as nothing about the model has changed that can be seen; what cannot be seen
-shows in F(x), which every run finds without a recording first.
+A forward and backward pass of a few rows takes a GPU less time than it takes Python to launch it, operation by operation; a
+graph is launched at once. Graphs are captured for chunk sizes that came up before and kept the GPU waiting, stay with the model
+(:mod:`integrand.functions.model_notes`), and are used for as long as nothing about the model has changed that can be seen; what
+cannot be seen shows in F(x), which every run computes without a graph first.
+
+Rows are padded to the size of a graph whether one is replayed or not, so that the same call gives the same bits before and
+after a graph is captured. ``python -m benchmarks.cuda_graphs`` shows what graphs bring.
 """
 
 from __future__ import annotations
@@ -21,40 +24,39 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..functions.call import ModelCall
-from ..functions.model_notes import known, known_of
+from ..functions.model_notes import notes_of
 from ..functions.model_state import all_modules, modules_of
 from ..functions.target import Scorer
 from ..trees import Leaves
+from .precision import PrecisionMode
 from .torch_function import TorchFunction
 
 SIZES = (4, 10, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-"""Rows of a recording; smaller chunks are filled up. A path starts with 17 nodes and a witness."""
+"""Rows of a graph; smaller chunks are padded. A path starts with 9 or 17 nodes and an off-grid check."""
 
 USES = 2
-"""Chunks of a size that ran without a recording before one is made of it: it takes as long as several."""
+"""Chunks of a size that run without a graph before one is captured: capturing takes as long as several."""
 
 WAITS = 0.7
-"""The share of a chunk's time that asking for it takes, from which on a recording is worth it; below, the GPU is busy."""
+"""The share of a chunk's time that launching it takes, from which on a graph is worth it; below, the GPU is busy anyway."""
 
 BYTES, SHARE = 2 << 30, 32
-"""What the activations of a recording may take at the most, and which part of the GPU's memory: they are kept."""
+"""What the activations of a graph may take at the most, and which part of the GPU's memory: they are kept."""
 
 MOST = 32
-"""Recordings of a model; the oldest make room for a new one, also where what they hold of their own comes to :data:`BYTES`."""
+"""Graphs of a model; the oldest make room for a new one, also where what they hold of their own comes to :data:`BYTES`."""
 
 ONE_AT_A_TIME = threading.RLock()
-"""Recordings have one place for what they get and give, whoever asks; they run in one stream only."""
-
-Run = Callable[[TorchFunction, Leaves, Tensor], tuple[Tensor, Leaves]]
+"""A graph has one place for what it gets and gives, whoever asks; graphs run in one stream only."""
 
 
 def size_for(rows: int) -> int | None:
-    """The smallest recording that has room for so many rows."""
+    """The smallest size of a graph that has room for so many rows; None where there is none."""
     return next((size for size in SIZES if size >= rows), None)
 
 
-def fit(function: TorchFunction) -> bool:
-    """Whether recordings can stand for a function: batches on a GPU, nothing of the user's own between model and score."""
+def capturable(function: TorchFunction) -> bool:
+    """Whether graphs can stand for a function: batches on a GPU, nothing of the user's own between model and score."""
     if function.inputs[0].device.type != "cuda" or not function.batched or function.layered:
         return False
     call, scorer = function.run, function.scorer
@@ -70,7 +72,7 @@ def _in_main_stream(device: torch.device) -> bool:
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """One chunk's work. It does not hold the model, which it is kept with: neither would ever go.
+    """One chunk's work. It does not hold the model, which it is kept with: neither would ever be freed.
 
     Attributes:
         graph: what to replay.
@@ -89,9 +91,11 @@ class CapturedGraph:
     gradients: Leaves
 
     @staticmethod
-    def make(function: TorchFunction, leaves: Leaves, rows: Tensor, size: int, run: Run, pool: Any) -> CapturedGraph:
-        """Record a run of so many rows, in memory that it shares with other recordings: they never run at once."""
-        own = _own(function)
+    def capture(
+        function: TorchFunction, mode: PrecisionMode, leaves: Leaves, rows: Tensor, size: int, pool: Any
+    ) -> CapturedGraph:
+        """Capture a run of ``size`` rows, in memory that it shares with other graphs: no two run at once."""
+        own = _with_own_tensors(function)
         points = tuple(leaf.new_zeros(size, *leaf.shape[1:]) for leaf in leaves)
         labels = rows.new_zeros(size)
         _fill(points, labels, leaves, rows)
@@ -99,19 +103,19 @@ class CapturedGraph:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             with _no_waiting():
-                run(own, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
+                _eager(own, mode, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
             torch.cuda.synchronize()
             # As torch.cuda.graph does, which also gives back all memory that torch keeps, and takes long to get it again.
             graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
-                scores, gradients = run(own, tuple(leaf.detach() for leaf in points), labels)
+                scores, gradients = _eager(own, mode, tuple(leaf.detach() for leaf in points), labels)
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(side)
         return CapturedGraph(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
     def replay(self, function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
-        """The same with other values."""
+        """Scores and gradients at other points, for a call with other arguments and targets of the same shapes."""
         count = len(rows)
         with ONE_AT_A_TIME:
             for mine, yours in zip(self.given, _tensors(function), strict=True):
@@ -119,6 +123,11 @@ class CapturedGraph:
             _fill(self.leaves, self.rows, leaves, rows)
             self.graph.replay()
             return self.scores[:count].clone(), tuple(part[:count].clone() for part in self.gradients)
+
+
+def _eager(function: TorchFunction, mode: PrecisionMode, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+    """Scores and gradients without a graph, in a precision mode."""
+    return mode.value_and_grad(function, leaves, rows) if mode.low else function.value_and_grad(leaves, rows)
 
 
 @contextmanager
@@ -142,17 +151,17 @@ def _fill(points: Leaves, labels: Tensor, leaves: Leaves, rows: Tensor) -> None:
         mine[count:] = yours[:1].detach()
 
 
-def _own(function: TorchFunction) -> TorchFunction:
+def _with_own_tensors(function: TorchFunction) -> TorchFunction:
     """The function with copies of everything that a call gives: arguments and targets, on the model's device."""
     call, device = function.run, function.inputs[0].device
     assert isinstance(call, ModelCall)
     args, kwargs = pytree.tree_map_only(Tensor, lambda value: value.detach().clone(), (call.args, dict(call.kwargs)))
     index = tuple(column.to(device, copy=True) for column in function.scorer.index)
-    return replace(function, run=replace(call, args=args, kwargs=kwargs), scorer=_Fixed(function.scorer, index))
+    return replace(function, run=replace(call, args=args, kwargs=kwargs), scorer=TensorScorer(function.scorer, index))
 
 
-class _Fixed(Scorer):
-    """A scorer whose targets are tensors throughout: which entry is picked is not part of the recording."""
+class TensorScorer(Scorer):
+    """A scorer whose targets are tensors throughout: which entry is picked is not part of the graph."""
 
     def __init__(self, scorer: Scorer, index: tuple[Tensor, ...]) -> None:
         super().__init__(scorer.examples, scorer.batched, scorer.score, index, None, scorer.words)
@@ -168,8 +177,8 @@ def _tensors(function: TorchFunction) -> Iterator[Tensor]:
     yield from function.scorer.index
 
 
-def _signature(function: TorchFunction, way: object, size: int) -> Any:
-    """What must be the same for a recording to be used again; None where that cannot be said."""
+def _signature(function: TorchFunction, mode: PrecisionMode, size: int) -> Any:
+    """What must be the same for a graph to be used again; None where that cannot be said."""
     call = function.run
     assert isinstance(call, ModelCall)
     others, spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
@@ -177,7 +186,7 @@ def _signature(function: TorchFunction, way: object, size: int) -> Any:
     shapes = tuple((tuple(leaf.shape[1:]), leaf.dtype, leaf.device) for leaf in function.inputs)
     cudnn, scorer = torch.backends.cudnn, function.scorer
     switches = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled())
-    key = (way, size, function.examples, function.tree, shapes, kinds, repr(spec), len(scorer.index), scorer.score, switches)
+    key = (mode, size, function.examples, function.tree, shapes, kinds, repr(spec), len(scorer.index), scorer.score, switches)
     try:
         hash(key)
     except TypeError:
@@ -202,96 +211,108 @@ def _hooked(module: nn.Module) -> bool:
     return any(getattr(module, name, None) for name in _HOOKS)
 
 
-class CapturedGraphs:
-    """The recordings of a model, as far as one run may use them.
+def graphed_rows(function: TorchFunction) -> GraphedRows | None:
+    """Runs rows with CUDA graphs; None where a function cannot be captured or the model cannot be watched for changes."""
+    if not capturable(function) or not _in_main_stream(function.inputs[0].device):
+        return None
+    marks, notes = _fingerprint(function.call.model), notes_of(function.call.model)
+    if marks is None:
+        return None
+    if notes.get("marks") != marks:
+        notes["marks"], notes["graphs"], notes["uses"] = marks, {}, {}
+    return GraphedRows(function, notes)
+
+
+class GraphedRows:
+    """The CUDA graphs of a model, as far as one run may use them.
 
     Args:
         function: what is explained.
-        run: runs a function without a recording.
-        allowed: whether to use any.
+        notes: what is remembered of the model, the graphs among it.
+
+    Attributes:
+        used: whether a graph was replayed in this run.
+        row_bytes: what autograd saves for a row; graphs are not captured before it is known.
     """
 
-    def __init__(self, function: TorchFunction, run: Run, *, allowed: bool = True) -> None:
-        self.function, self.run = function, run
-        self.used = False
-        self._candidate: Any = None
-        self._notes: dict[Any, Any] | None = None
-        if allowed and fit(function) and _in_main_stream(function.inputs[0].device):
-            marks, notes = _fingerprint(function.call.model), known(function.call.model)
-            if marks is not None:
-                if notes.get("marks") != marks:
-                    notes["marks"], notes["recordings"], notes["uses"] = marks, {}, {}
-                self._notes = notes
+    def __init__(self, function: TorchFunction, notes: dict[Any, Any]) -> None:
+        self.function, self.notes = function, notes
+        self.used, self.row_bytes = False, 0
+        self._forgotten = False
 
-    def find(self, way: object, leaves: Leaves, rows: Tensor) -> CapturedGraph | None:
-        """A recording for these rows, made now if their size has come up often enough; None to run without."""
-        self._candidate = None
-        size = None if self._notes is None else size_for(len(rows))
-        key = None if size is None else _signature(self.function, way, size)
-        if self._notes is None or size is None or key is None:
-            return None
-        if key not in self._notes["recordings"]:
-            uses = self._notes["uses"][key] = self._notes["uses"].get(key, 0) + 1
+    def value_and_grad(self, mode: PrecisionMode, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+        """Scores (N,) and gradients at points, padded to the size of a graph where one may be captured."""
+        size = None if self._forgotten else size_for(len(rows))
+        key = None if size is None or not self._small(size) else _signature(self.function, mode, size)
+        if size is None or key is None:
+            return _eager(self.function, mode, leaves, rows)
+        graphs = self.notes["graphs"]
+        if key not in graphs:
+            uses = self.notes["uses"][key] = self.notes["uses"].get(key, 0) + 1
             if uses <= USES:
-                self._candidate = key
-                return None
-            if not self._small(size):
-                return None
+                with self._watching(key):
+                    return self._padded(mode, leaves, rows, size)
             with ONE_AT_A_TIME:
                 self._make_room(size)
-                self._notes["recordings"][key] = self._made(leaves, rows, size)
-        found: CapturedGraph | None = self._notes["recordings"].get(key)
-        self.used |= found is not None
-        return found
+                graphs[key] = self._captured(mode, leaves, rows, size)
+        graph: CapturedGraph | None = graphs.get(key)
+        if graph is None:
+            return self._padded(mode, leaves, rows, size)
+        self.used = True
+        return graph.replay(self.function, leaves, rows)
+
+    def _padded(self, mode: PrecisionMode, leaves: Leaves, rows: Tensor, size: int) -> tuple[Tensor, Leaves]:
+        """Scores and gradients without a graph, of as many rows as a graph would have: kernels depend on their number."""
+        count = len(rows)
+        points = tuple(leaf.new_empty(size, *leaf.shape[1:]) for leaf in leaves)
+        labels = rows.new_empty(size)
+        _fill(points, labels, leaves, rows)
+        scores, gradients = _eager(self.function, mode, points, labels)
+        return scores[:count], tuple(part[:count] for part in gradients)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Run rows that :meth:`find` had no recording for, and see whether one would be of use."""
-        if self._notes is None or self._candidate is None:
-            yield
-            return
+    def _watching(self, key: Any) -> Iterator[None]:
+        """Time a chunk, and take note where launching it takes little of that: then a graph would bring nothing."""
         device = self.function.inputs[0].device
-        torch.cuda.synchronize(device)  # what was asked for before is not waited for
+        torch.cuda.synchronize(device)  # what was launched before is not counted
         start = time.perf_counter()
         yield
-        asked = time.perf_counter() - start
+        launched = time.perf_counter() - start
         torch.cuda.synchronize(device)
-        if asked < WAITS * (time.perf_counter() - start):
-            self._notes["recordings"][self._candidate] = None
+        if launched < WAITS * (time.perf_counter() - start):
+            self.notes["graphs"][key] = None
 
     def forget(self) -> None:
-        """Do without: what was recorded is not what the model does."""
-        if self._notes is not None:
-            self._notes["recordings"].clear()
-        self._notes, self.used = None, False
+        """Do without graphs from now on: what was captured is not what the model does."""
+        self.notes["graphs"].clear()
+        self._forgotten, self.used = True, False
 
     def _small(self, size: int) -> bool:
+        if not self.row_bytes:
+            return False
         total = torch.cuda.get_device_properties(self.function.inputs[0].device).total_memory
-        saved = known_of(self.function).get("bytes", BYTES) + 2 * self._row()
-        return bool(size * saved <= min(BYTES, total // SHARE))
+        return bool(size * (self.row_bytes + 2 * self._point_bytes()) <= min(BYTES, total // SHARE))
 
-    def _row(self) -> int:
+    def _point_bytes(self) -> int:
         return sum(leaf[0].nbytes for leaf in self.function.inputs)
 
     def _make_room(self, size: int) -> None:
-        """Forget the oldest recordings where there are many; and give back memory where there is little: capturing cannot."""
-        assert self._notes is not None
-        recordings = self._notes["recordings"]
-        kept = [key for key, one in list(recordings.items()) if one is not None]
+        """Forget the oldest graphs where there are many, and give back memory where there is little: capturing cannot."""
+        graphs = self.notes["graphs"]
+        kept = [key for key, one in list(graphs.items()) if one is not None]
         # The points and the gradients of each are its own; activations are shared.
-        fits = min(MOST, BYTES // max(1, 2 * max([size, *(key[1] for key in kept)]) * self._row()))
+        fits = min(MOST, BYTES // max(1, 2 * max([size, *(key[1] for key in kept)]) * self._point_bytes()))
         for key in kept[: max(0, len(kept) - fits + 1)]:
-            recordings.pop(key, None)
+            graphs.pop(key, None)
         device = self.function.inputs[0].device
         if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < 2 * BYTES:
             torch.cuda.empty_cache()
 
-    def _made(self, leaves: Leaves, rows: Tensor, size: int) -> CapturedGraph | None:
-        assert self._notes is not None
-        others = [one.graph.pool() for one in list(self._notes["recordings"].values()) if one is not None]
+    def _captured(self, mode: PrecisionMode, leaves: Leaves, rows: Tensor, size: int) -> CapturedGraph | None:
+        others = [one.graph.pool() for one in list(self.notes["graphs"].values()) if one is not None]
         try:
             with torch.cuda.device(rows.device):
-                return CapturedGraph.make(self.function, leaves, rows, size, self.run, others[0] if others else None)
-        except (RuntimeError, AssertionError):  # the model waits for the GPU, or does what a recording cannot hold
+                return CapturedGraph.capture(self.function, mode, leaves, rows, size, others[0] if others else None)
+        except (RuntimeError, AssertionError):  # the model waits for the GPU, or does what a graph cannot hold
             torch.cuda.synchronize()
             return None

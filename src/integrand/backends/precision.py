@@ -1,39 +1,52 @@
-"""How a model runs: in its own precision or a lower one, operation by operation or from a recording."""
+"""Precision modes: running a model in less than its own precision, and what that does to attributions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Bools, Floats, Ints
 from ..functions.call import RunsRows
+from ..functions.function import Function
 from ..trees import Leaves
+from .torch_function import TorchFunction
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
-"""``auto``: less than float32 on a GPU, where that pays and keeps the tolerance, as measured (:mod:`._settle`)."""
+"""``auto``: less than float32 on a GPU, where that pays and keeps the tolerance, as measured on the spot."""
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
-COARSE = {"tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half the distance of neighbouring numbers at 1."""
+ROUNDING = {"tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""The relative rounding of each mode: half the distance between neighbouring numbers at 1."""
+
+PROVEN = 0.25
+"""Over the mean along a path: how large gradients must be at the checked nodes for the check to say something about it."""
+
+FEARED = 64
+"""Roundings that attributions may be shifted by where the check says nothing."""
 
 
 @dataclass(frozen=True)
 class PrecisionMode:
-    """How the model runs: in a precision, the score scaled by a power of two before it is differentiated."""
+    """How a model runs: the name of a precision, and the power of two that scores are scaled by before the backward pass."""
 
     name: str = "float32"
     scale: float = 1.0
 
+    @property
+    def low(self) -> bool:
+        """Whether this is less than what the model and its input are in."""
+        return self.name != "float32"
+
     @contextmanager
     def switched(self) -> Iterator[None]:
-        """With TF32 switched on where that is meant."""
+        """TF32 switched on for the process while in this context, if this mode means TF32; otherwise nothing."""
         if self.name != "tf32":
             yield
             return
@@ -47,38 +60,40 @@ class PrecisionMode:
             finally:
                 torch.set_float32_matmul_precision(before)
 
+    def value_and_grad(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+        """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""
+        half = HALF.get(self.name)
+        if half is not None and isinstance(function, TorchFunction):
+            function = replace(function, run=AutocastRun(function.run, half))
+        with self.switched():
+            scores, gradients = function.value_and_grad(leaves, rows, scale=self.scale)
+        return scores.float(), gradients
+
 
 @dataclass(frozen=True)
-class Autocast:
-    """Runs a model under autocast."""
+class AutocastRun:
+    """Runs a model under autocast to half precision."""
 
     inner: RunsRows
     dtype: torch.dtype
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> list[object]:
-        """The raw outputs for explained rows."""
+        """The model's raw outputs for explained rows."""
         with torch.autocast(leaves[0].device.type, self.dtype):
             return self.inner(leaves, rows)
 
 
-PROVEN = 0.25
-"""Over the mean along a path: how large gradients must be where it was checked, for the check to say something about it."""
-
-FEARED = 64
-"""Roundings that attributions may be moved by where it does not."""
-
-
 @dataclass
 class PrecisionShift:
-    """Of all examples, each (examples,) unless said otherwise.
+    """What a lower precision does to the attributions of all examples, as measured; (examples,) each unless said otherwise.
 
     Attributes:
-        shifts: what is moved still, over the size of the gradients.
-        sizes: of the gradients where that was found (gradient times velocity, L1).
-        corrections: what is known of it, to be added to the attributions, (examples, features); None if that is nothing.
+        shifts: by how much attributions are shifted still, over the size of the gradients.
+        sizes: the size of the gradients where that was measured (gradient times velocity, L1).
+        corrections: the known part of the shift, to be added to the attributions, (examples, features); None if nothing.
         starts: F(x') in full precision, where it came with the check.
-        coarse: the precision, relative.
-        slipped: what the change of F is off by, at the least (and so attributions), besides the corrections.
+        rounding: the relative rounding of the precision.
+        score_shift: by how much the change of F is off, at the least (and so attributions), besides the corrections.
         low: which examples run in it.
     """
 
@@ -86,23 +101,23 @@ class PrecisionShift:
     sizes: Floats
     corrections: Tensor | None
     starts: Floats | None
-    coarse: float
-    slipped: Floats
-    low: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    rounding: float
+    score_shift: Floats
+    low: Bools
 
-    def moved(self, mass: Floats) -> Floats:
-        """What attributions are moved by (L1), given the size of the gradients along each path, its mean, (examples,)."""
-        feared = np.maximum(self.shifts, FEARED * self.coarse)
+    def absolute(self, mass: Floats) -> Floats:
+        """The L1 shift of each example's attributions, given the mean size of its gradients along the path, (examples,)."""
+        feared = np.maximum(self.shifts, FEARED * self.rounding)
         shifts = np.where(self.sizes >= PROVEN * mass, self.shifts, feared)
-        return np.asarray(np.where(self.low, np.maximum(shifts * mass, self.slipped), 0.0))
+        return np.asarray(np.where(self.low, np.maximum(shifts * mass, self.score_shift), 0.0))
 
-    def slip(self, examples: Ints, missing: Floats, scale: Floats) -> None:
-        """Note by how much F changes more from start to end in full precision, (n,), F being of this size."""
+    def note_scores(self, examples: Ints, missing: Floats, scale: Floats) -> None:
+        """Note how much more F changes from start to end in full precision, (n,), for scores of a given size."""
         known = 0.0 if self.corrections is None else self.corrections[examples].sum(1).double().cpu().numpy()
-        self.slipped[examples] = np.maximum(np.abs(missing - known) - 2 * self.coarse * scale, 0.0)
+        self.score_shift[examples] = np.maximum(np.abs(missing - known) - 2 * self.rounding * scale, 0.0)
 
     def stop(self, examples: Ints) -> None:
-        """These run in full precision from now on."""
+        """Take note that these examples run in full precision from now on."""
         self.low[examples] = False
         if self.corrections is not None:
             self.corrections[torch.as_tensor(examples, device=self.corrections.device)] = 0.0

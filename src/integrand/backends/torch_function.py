@@ -1,4 +1,4 @@
-"""Building the explained function: look at the input, run the model once, settle batch and target."""
+"""PyTorch: building the explained function from a model, one run of it at the input, and its gradients by autograd."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..arrays import Floats
 from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError, warn
 from ..functions.call import ModelCall, RunsRows
-from ..functions.inputs import check_tensors
 from ..functions.layer import Layers, LayerSide, capture, find_modules
+from ..functions.model_state import undisturbed
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
-from ..memory import in_parts, joined
-from ..trees import Leaves, Tensors, Tree, flatten
+from ..memory import all_rows, joined
+from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
+
+__all__ = ["TorchFunction", "build", "filled", "no_gradient", "undisturbed"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class TorchFunction:
     tree: Tree
     batched: bool
     at_input: Tensor
-    scale: NDArray[np.float64]
+    scale: Floats
     call: ModelCall
     layered: bool = False
 
@@ -57,7 +59,12 @@ class TorchFunction:
         """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
         return self.scorer(self.run(leaves, rows), rows)
 
-    def again(self, leaves: Leaves | None = None) -> NDArray[np.float64]:
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Which output is explained for each example, in words."""
+        return self.scorer.words
+
+    def scores_again(self, leaves: Leaves | None = None) -> Floats:
         """The scores at the input once more, or at points near it, as in the user's own batch, (examples,)."""
         points = self.inputs if leaves is None else leaves
 
@@ -65,30 +72,31 @@ class TorchFunction:
             return self.scores(tuple(leaf.index_select(0, rows) for leaf in points), rows)
 
         with torch.no_grad():
-            return torch.cat(in_parts(run, self.examples, points[0].device)).double().cpu().numpy()
+            return torch.cat(all_rows(run, self.examples, points[0].device)).double().cpu().numpy()
 
-    def rounding(self) -> NDArray[np.float64]:
-        """By how much the scores change when x moves by one rounding, (examples,).
+    def score_rounding(self) -> Floats:
+        """By how much the scores change when x changes by one rounding, (examples,).
 
         Where large terms cancel, that is far more than a rounding of the score; and other rows in a batch may change the
         score by as much, since sums are then taken in another order.
         """
         generator = torch.Generator().manual_seed(0)
 
-        def moved(leaf: Tensor) -> Tensor:
+        def rounded(leaf: Tensor) -> Tensor:
             sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf) * 2 - 1
             return leaf + sign * torch.finfo(leaf.dtype).eps * (float(leaf.abs().max()) or 1.0)
 
-        here = self.again()
-        changes = [np.abs(self.again(tuple(map(moved, self.inputs))) - here) for _ in range(4)]
+        here = self.scores_again()
+        changes = [np.abs(self.scores_again(tuple(map(rounded, self.inputs))) - here) for _ in range(4)]
         return np.asarray(np.max(changes, axis=0))
 
     def value_and_grad(
         self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False, scale: float = 1.0
     ) -> tuple[Tensor, Leaves]:
-        """Scores and their gradients at points; gradients are taken of so many times the scores, and divided by it again."""
-        with explained():
-            points, outputs = self._followed(leaves, rows)
+        """Scores at points and their gradients; see :class:`~integrand.functions.function.Function`."""
+        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
+        with in_plain_words():
+            outputs = self.run(points, rows)
             scores = self._scored(outputs, rows)
             total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
             found = filled(torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True), points)
@@ -97,7 +105,7 @@ class TorchFunction:
         return (scores if create_graph else scores.detach()), found
 
     def value_and_grads(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
-        """Scores and gradients of several targets from one forward pass, with a way back for each.
+        """Scores and gradients of several targets from one forward pass, with a backward pass for each target.
 
         Args:
             leaves: the points, (N, ...) each.
@@ -108,8 +116,9 @@ class TorchFunction:
             For each target the scores, (N,), and their gradients; without meaning where none was asked for.
         """
         out = []
-        with explained():
-            points, outputs = self._followed(leaves, rows)
+        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
+        with in_plain_words():
+            outputs = self.run(points, rows)
             for number, examples in enumerate(asked, 1):
                 scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
                 # Rows with fewer targets than others are not differentiated again.
@@ -118,12 +127,8 @@ class TorchFunction:
                 out.append((scores.detach(), filled(gradients, points)))
         return out
 
-    def _followed(self, leaves: Leaves, rows: Tensor) -> tuple[Leaves, list[Any]]:
-        """Points that autograd follows, and what the model makes of them."""
-        points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
-        return points, self.run(points, rows)
-
     def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
+        """Scores that autograd can follow back to the points, or an error that says what cuts the graph."""
         scores = self.scorer(outputs, rows)
         if not scores.requires_grad:
             raise GradientError(no_gradient(outputs[0]))
@@ -177,7 +182,7 @@ def _ordinary(tensor: Tensor) -> Tensor:
     return tensor.clone() if tensor.is_inference() else tensor
 
 
-def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, NDArray[np.float64]]:
+def _score_at(scorer: Scorer, outputs: list[Any], examples: int) -> tuple[Tensor, Floats]:
     """The scores at the input, and how large the numbers are that they are made of."""
     every = torch.arange(examples)
     scores = scorer(outputs, every).detach()
@@ -215,11 +220,11 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
 
     def run(rows: Tensor) -> tuple[int, Any, bool]:
         if len(rows) == split.examples:
-            return len(rows), *_watched(lambda own: call.run(own, call.args, call.kwargs), leaves)
+            return len(rows), *_watched(call.whole, leaves)
         part = tuple(leaf.index_select(0, rows) for leaf in leaves)
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
 
-    found = in_parts(run, split.examples, leaves[0].device)
+    found = all_rows(run, split.examples, leaves[0].device)
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
     if batched is None:
         batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
@@ -279,7 +284,7 @@ def filled(gradients: Sequence[Tensor | None], points: Leaves) -> Leaves:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def in_plain_words() -> Iterator[None]:
     """Autograd's errors about values that were overwritten, in words that say what to do."""
     try:
         yield

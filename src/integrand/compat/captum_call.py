@@ -1,15 +1,16 @@
-"""Integrated gradients by the front door; without the multiplication by input minus baseline, the mean gradient.
+"""Captum's arguments in this package's terms, and its mean gradients (``multiply_by_inputs=False``).
 
 Dividing attributions by x - x' would lose every feature with x = x', and a path with a velocity of ones would be held to a
-completeness that it does not have. So this goes to the engine's seam, ``contract``, with ones for the velocity: one
-weighted sum of gradients and its embedded difference, which estimates the error of what is returned. Completeness is still
-used where it holds: on a straight line the mean gradient times x - x' sums to the change of the score.
+completeness that it does not have. So the gradients themselves are integrated, by the same adaptive loop or fixed rule as
+everything else, and the error is that of what is returned. Completeness is still used where it holds: on a straight line the
+mean gradient times x - x' sums to the change of the score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -24,26 +25,21 @@ from ..attribution import Attribution
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import resolve_baselines
 from ..certificate import Certificate, ExampleCertificate, Status
-from ..engine import EngineOptions, version_of, warn_if_missed, warn_if_zero
+from ..engine import EngineOptions, leaves_of, opened, version_of, warn_if_missed, warn_if_zero
 from ..errors import InputError, OptionError
 from ..evaluation.checks import check_rows
-from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
-from ..evaluation.progress import Reporter
-from ..functions.call import ModelCall, all_rows
+from ..functions.call import ModelCall
 from ..functions.layer import LayerCall
 from ..functions.model_state import undisturbed
 from ..functions.target import Target, main_tensor, make_scorer
+from ..integration.adaptive import integrate_to_tolerance
+from ..integration.certify import relative
 from ..integration.fixed import contract
-from ..integration.outcome import relative
-from ..paths.base import Piece, segment
-from ..quadrature.fixed_rules import Rule, gauss_legendre
-from ..quadrature.panel_rules import spread
-from ..trees import Leaves, Tensors, Tree, flat, flatten, unflat
-
-PANEL, MOST = 16, 2048
-"""Steps to start with and to end with, where a tolerance is asked for."""
+from ..paths.base import Nodes, Piece, segment
+from ..quadrature.fixed_rules import Rule
+from ..quadrature.panel_rules import norms_of, raising
+from ..trees import Leaves, Tensors, Tree, flat, flatten
 
 
 def explain(problem: CaptumProblem, how: CaptumOptions) -> Attribution:
@@ -68,28 +64,45 @@ def explain(problem: CaptumProblem, how: CaptumOptions) -> Attribution:
 
 
 def _mean_gradients(problem: CaptumProblem, how: CaptumOptions) -> Attribution:
-    """The mean gradient of each feature, with a certificate of its own error."""
-    options = EngineOptions.make(how.tol, how.n_steps, how.rule, MOST, None, how.chunk, 1, None, False)
-    with undisturbed(problem.model):
+    """The mean gradient of each feature along the line, with a certificate of its own error."""
+    options = EngineOptions.make(tol=how.tol, steps=how.n_steps, rule=how.rule, chunk=how.chunk)
+    with ExitStack() as stack:
+        stack.enter_context(undisturbed(problem.model))
         function = problem.function(how)
         [start] = resolve_baselines(problem.tree.build(problem.start), function, 1)
-        reporter = Reporter(None)
-        chunks = Chunks.start(function.inputs[0].device, rows=how.chunk, memory=None)
-        evaluator = Evaluator(function, [_unit(segment(start, function.inputs))], chunks, reporter)
-        try:
-            values, certificate = _integrate(evaluator, start, options.rule, how.tol)
-        finally:
-            reporter.close()
-    parts = unflat(values, [leaf.shape[1:] for leaf in function.inputs])
-    leaves = tuple(part.to(leaf.dtype) for part, leaf in zip(parts, function.inputs, strict=True))
+        line = segment(start, function.inputs)
+        if options.rule is None:
+            values, certificate = _to_tolerance(stack, function, line, start, options)
+        else:
+            values, certificate = _by_rule(opened(stack, function, [_unit(line)], options), start, options.rule, how.tol)
+    leaves = leaves_of(values, function)
     warn_if_zero(leaves, function)
     warn_if_missed(certificate)
     meta = {"method": "mean gradient", "integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
     return Attribution(function.tree.build(leaves), certificate, True, meta)
 
 
+def _to_tolerance(
+    stack: ExitStack, function: TorchFunction, line: Piece, start: Leaves, options: EngineOptions
+) -> tuple[Tensor, Certificate]:
+    """Mean gradients by the engine's adaptive loop: gradients times the longest distance that a feature of x moves.
+
+    Errors of e in what is integrated then make the sum miss at most |e| of the change of the score, as the loop expects.
+    """
+    velocity = flat(function.inputs) - flat(start)
+    reach = velocity.abs().amax(1)
+    reach = torch.where(reach > 0, reach, 1.0)
+    evaluator = opened(stack, function, [line], options, factors=reach.to(torch.promote_types(reach.dtype, torch.float32)))
+    limit = options.max_evaluations
+    outcome = integrate_to_tolerance(evaluator, options.tol, max_evaluations=limit, memory=None, regions=False)
+    values = outcome.values / reach.to(outcome.values.dtype)[:, None]
+    magnitudes = (values * velocity).abs().sum(1).tolist()
+    examples = zip(outcome.examples, magnitudes, strict=True)
+    return values, Certificate(tuple(replace(one, magnitude=magnitude) for one, magnitude in examples))
+
+
 def _unit(line: Piece) -> Piece:
-    """The same points, with ones for the velocity."""
+    """The points of a line, with ones for the velocity."""
 
     def at(t: Tensor, rows: Tensor) -> tuple[Leaves, Leaves]:
         points, velocities = line.at(t, rows)
@@ -98,29 +111,16 @@ def _unit(line: Piece) -> Piece:
     return Piece(1.0, at, straight=True, made_of=line.made_of)
 
 
-def _integrate(evaluator: Evaluator, start: Leaves, given: Rule | None, tol: float) -> tuple[Tensor, Certificate]:
-    """Apply the given rule, or Gauss-Legendre's on twice as many panels until the estimates are within the tolerance."""
+def _by_rule(evaluator: Evaluator, start: Leaves, rule: Rule, tol: float) -> tuple[Tensor, Certificate]:
+    """Mean gradients by a fixed rule, with ones for the velocity."""
     examples = evaluator.function.examples
     rows, zeros = np.arange(examples), np.zeros(examples, np.int64)
     before = evaluator.scores_at(Nodes(np.zeros(examples), rows, zeros))
     after = evaluator.scores_at(Nodes(np.ones(examples), rows, zeros))
     check_rows(evaluator, after, rows)
-    rule = given or _panels(1)
-    while True:
-        embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
-        values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))[:, 0]
-        certificate = Certificate(tuple(_certify(evaluator, start, rule, (before, after), values, differences, tol)))
-        if given is not None or len(rule) >= MOST or certificate.converged:
-            return values, certificate
-        rule = _panels(2 * len(rule) // PANEL)
-
-
-def _panels(count: int) -> Rule:
-    """Gauss-Legendre's rule on each of some equal parts: it costs nothing to make, unlike one of a thousand nodes."""
-    one = gauss_legendre(PANEL)
-    assert one.embedded is not None
-    nodes = (np.arange(count)[:, None] + one.nodes).ravel() / count
-    return Rule(one.name, nodes, np.tile(one.weights, count) / count, np.tile(one.embedded, count) / count)
+    embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
+    values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))[:, 0]
+    return values, Certificate(tuple(_certify(evaluator, start, rule, (before, after), values, differences, tol)))
 
 
 def _certify(
@@ -141,10 +141,11 @@ def _certify(
 
     missing = floats(products.sum(1)) - (scores[1] - scores[0])
     reach, magnitudes, sizes = floats(velocity.abs().amax(1)), floats(products.abs().sum(1)), floats(values.abs().sum(1))
-    raised = floats(differences.abs().sum(1) * spread(differences))
+    changes, roots = norms_of(differences)
+    raised = changes * raising(changes, roots)
     certificates = []
     for i, (before, after) in enumerate(zip(*scores, strict=True)):
-        # Errors of e in the gradients make the sum miss at most |e| times the longest way: the sum's miss bounds |e| below.
+        # Errors of e in the gradients make the sum miss at most |e| times the longest distance, which bounds |e| below.
         least = abs(missing[i]) / reach[i] if reach[i] > 0 else 0.0
         error = relative(max(raised[i], least), sizes[i]) if rule.embedded is not None else float("nan")
         done = error <= tol
@@ -268,7 +269,7 @@ class CaptumProblem:
         """
         examples = self.end[0].shape[0]
         call = ModelCall(self.model, self.tree, examples, True, self.args, copies=True)
-        rows = all_rows(examples, self.end[0].device)
+        rows = torch.arange(examples, device=self.end[0].device)
         with undisturbed(self.model), torch.no_grad():
             outputs = call(self.end, rows)
             scorer = make_scorer(self.target, "logit", outputs, examples, batched=True)

@@ -1,23 +1,61 @@
-"""What a run looks at before it trusts a model: rows that influence each other, chance, and what rounding does."""
+"""What a run checks before it trusts a model: finite numbers, independent rows, no randomness, and what rounding does."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from ..arrays import Floats, Ints
-from ..backends.precision import COARSE
-from ..errors import RandomnessError, RowsError
-from ..trees import flat
-from .evaluator import Evaluator
-from .nodes import Nodes
+from ..backends.precision import ROUNDING
+from ..errors import NonFiniteError, RandomnessError, RowsError
+from ..paths.base import Nodes
+from ..trees import Leaves, flat
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
 
 DEEPER = 3.0
 """Rounding inside the model over rounding of its input, in what it does to gradients."""
 
 
+def check_finite(names: Sequence[str], nodes: Nodes, scores: Floats, slopes: Floats, gradients: Leaves) -> None:
+    """Refuse scores and gradients that are not finite, with the place.
+
+    Args:
+        names: of the explained tensors.
+        nodes: where they were evaluated.
+        scores: F, (N,).
+        slopes: dF/dt, (N,).
+        gradients: (N, ...) each, to say which feature it is; none where they are not at hand.
+    """
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if len(bad):
+        where = f"example {nodes.rows[bad[0]]}, t = {nodes.t[bad[0]]:.6g} of the path"
+        raise NonFiniteError(
+            f"the score is {scores[bad[0]]} at {where}; expected a finite number everywhere on the path. Choose a "
+            "baseline within the model's domain, or look for overflow, log of 0 or division by 0 in the model."
+        )
+    bad = np.flatnonzero(~np.isfinite(slopes))
+    if not len(bad):
+        return
+    row = bad[0]
+    for name, leaf in zip(names, gradients, strict=False):
+        places = (~torch.isfinite(leaf[row])).nonzero()
+        if len(places):
+            place = tuple(places[0].tolist())
+            raise NonFiniteError(
+                f"the gradient is {leaf[row][place].item()} at feature {place} of x{name}, example {nodes.rows[row]}, t = "
+                f"{nodes.t[row]:.6g} of the path; expected finite gradients. Square roots, norms and logs at exactly 0 do "
+                "this: start from a baseline slightly off 0, or add an epsilon inside the model."
+            )
+    raise NonFiniteError(f"gradient times velocity overflows for example {nodes.rows[row]}; scale the input or the score.")
+
+
 def noise(evaluator: Evaluator, examples: Ints) -> Floats:
-    """What rounding does to gradient times velocity (L1): three times its change when the point moves by one rounding.
+    """What rounding does to gradient times velocity (L1): three times its change when the point changes by one rounding.
 
     Measured at two times on the first piece where no kink is likely to be, the larger of the two.
     """
@@ -27,18 +65,20 @@ def noise(evaluator: Evaluator, examples: Ints) -> Floats:
 
     def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
         leaves, velocities = evaluator.points(here)
-        moved = []
+        rounded = []
         for leaf in leaves:
             sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
-            moved.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-        rows, sides = torch.as_tensor(here.rows, device=evaluator.device), [leaves, tuple(moved)]
+            rounded.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
+        rows, sides = torch.as_tensor(here.rows, device=evaluator.device), [leaves, tuple(rounded)]
         if 2 * len(here) <= evaluator.chunks.size:
             both = tuple(map(torch.cat, zip(*sides, strict=True)))
-            first, second = flat(evaluator.runner(both, rows.repeat(2))[1]).to(evaluator.dtype).chunk(2)
+            found = evaluator.runner(both, rows.repeat(2))[1]
+            first, second = (tuple(leaf[part] for leaf in found) for part in (slice(len(here)), slice(len(here), None)))
         else:
-            first, second = (flat(evaluator.runner(side, rows)[1]).to(evaluator.dtype) for side in sides)
-        change = evaluator.added((second - first) * flat(velocities)).abs().sum(1)
-        return index, DEEPER * change.double().cpu().numpy()
+            first, second = (evaluator.runner(side, rows)[1] for side in sides)
+        change = tuple(b.to(evaluator.dtype) - a.to(evaluator.dtype) for a, b in zip(first, second, strict=True))
+        size = evaluator.terms_of(change, velocities, here).abs().sum(1)
+        return index, DEEPER * size.double().cpu().numpy()
 
     out = np.zeros(len(nodes))
     for index, change in evaluator.in_chunks(nodes, evaluate):
@@ -47,21 +87,26 @@ def noise(evaluator: Evaluator, examples: Ints) -> Floats:
     return np.asarray(out.reshape(-1, 2).max(1))
 
 
-def outdated(evaluator: Evaluator, found: Floats, examples: Ints) -> bool:
-    """Whether a recording gives another F(x) than the model itself: the model has changed, and it is forgotten."""
-    if not evaluator.runner.recordings.used:
+def graphs_outdated(evaluator: Evaluator, found: Floats, examples: Ints) -> bool:
+    """Whether CUDA graphs give another F(x) than the model itself: it has changed since they were captured.
+
+    They are then forgotten, and what was evaluated with them has to be evaluated again.
+    """
+    graphs = evaluator.runner.graphs
+    if graphs is None or not graphs.used:
         return False
     alone = evaluator.function.at_input.double().cpu().numpy()[examples]
     if (np.abs(found - alone) <= _slack(evaluator, examples)).all():
         return False
-    evaluator.runner.recordings.forget()
+    graphs.forget()
     return True
 
 
-def outdated_along(evaluator: Evaluator) -> bool:
-    """The same where F(x) itself was not among the nodes: at the first and at the last node of each example."""
-    seen = evaluator.profile() if evaluator.runner.recordings.used else None
-    if seen is None:
+def graphs_outdated_along(evaluator: Evaluator) -> bool:
+    """As :func:`graphs_outdated` where F(x) was not among the nodes: by the first and the last node of each example."""
+    graphs = evaluator.runner.graphs
+    seen = evaluator.profile() if graphs is not None and graphs.used else None
+    if graphs is None or seen is None:
         return False
     new = np.flatnonzero(np.diff(seen.example)) + 1
     ends = np.r_[0, new, new - 1, len(seen) - 1]
@@ -69,25 +114,25 @@ def outdated_along(evaluator: Evaluator) -> bool:
     alone = evaluator.scores_at(Nodes(seen.t[ends], rows, seen.piece[ends]))
     if (np.abs(seen.score[ends] - alone) <= _slack(evaluator, rows)).all():
         return False
-    evaluator.runner.recordings.forget()
+    graphs.forget()
     return True
 
 
 def _slack(evaluator: Evaluator, examples: Ints) -> Floats:
     """By how much F may differ between batches, as far as rounding goes, (examples,)."""
     epsilon = max(evaluator.epsilon, torch.finfo(evaluator.function.at_input.dtype).eps)
-    share = max(float(np.clip(4e3 * epsilon, 1e-6, 0.2)), 64 * COARSE.get(evaluator.runner.way.name, 0.0))
+    share = max(float(np.clip(4e3 * epsilon, 1e-6, 0.2)), 64 * ROUNDING.get(evaluator.runner.mode.name, 0.0))
     return np.asarray(share * evaluator.function.scale[examples])
 
 
 def check_rows(evaluator: Evaluator, found: Floats, examples: Ints) -> None:
-    """Compare F(x) as found among other rows with F(x) as the user's batch gives it."""
+    """Compare F(x) as found among other rows with F(x) as the user's batch gives it, and refuse rows that influence others."""
     alone = evaluator.function.at_input.double().cpu().numpy()[examples]
     epsilon = max(evaluator.epsilon, torch.finfo(evaluator.function.at_input.dtype).eps)
     slack = _slack(evaluator, examples)
     if (np.abs(found - alone) <= slack).all():
         return
-    again = evaluator.function.again()[examples]
+    again = evaluator.function.scores_again()[examples]
     i = int(np.argmax(np.abs(again - alone) - slack))
     if abs(again[i] - alone[i]) > max(slack[i], 100 * epsilon * _cancelling(evaluator, examples[i])):
         raise RandomnessError(
@@ -95,7 +140,7 @@ def check_rows(evaluator: Evaluator, found: Floats, examples: Ints) -> None:
             "score each time. Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
         )
     # Where large terms cancel, their rounding, which changes with the batch, is not small beside the score.
-    bad = np.flatnonzero(np.abs(found - alone) > np.maximum(slack, 100 * evaluator.function.rounding()[examples]))
+    bad = np.flatnonzero(np.abs(found - alone) > np.maximum(slack, 100 * evaluator.function.score_rounding()[examples]))
     if not len(bad):
         return
     i = int(bad[0])

@@ -1,11 +1,12 @@
-"""Evaluating gradients along paths, chunk by chunk."""
+"""Scores and gradients along paths, chunk by chunk: what every integration asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,22 +16,21 @@ from ..arrays import Floats, Ints
 from ..backends.precision import PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
 from ..certificate import ExampleCertificate
-from ..paths.base import Piece
-from ..profile import Profile, ProfileRecorder
+from ..functions.model_notes import notes_at
+from ..memory import in_chunks
+from ..paths.base import Nodes, Piece
+from ..profile import Profile
 from ..trees import Leaves, flat
-from .chunks import Chunks, in_turn
-from .nodes import Nodes, check_finite
-from .pipeline import PendingTransfer, one_behind
+from .checks import check_finite
+from .chunks import CHANNELS_LAST, Chunks
 from .progress import Progress, Reporter
 from .runner import Runner
-from .target_sharing import Sharing, find_sharing
-from .workers import WorkerPool
 
-A = TypeVar("A")
+if TYPE_CHECKING:
+    from .target_sharing import TargetSharing
+    from .workers import WorkerPool
+
 T = TypeVar("T")
-
-LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-"""What an input with so many dimensions may be laid out as."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,49 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class PendingEvaluation:
-    """What a device was asked for at some nodes.
+class PendingTransfer:
+    """Numbers on their way from a device to the host.
 
     Attributes:
-        index: which nodes, (N,).
-        nodes: the nodes themselves.
-        gradients: (N, ...) each.
-        terms: gradient times velocity, (N, features); where that is multiplied later, gradients alone.
-        sums: F, the sum of gradient times velocity, and that of its size, (3, N).
-        strict: whether that sum must be a number, or may overflow.
+        host: the tensor that they are written to.
+        there: the event after which they are there; None where they are already.
     """
 
+    host: Tensor
+    there: torch.cuda.Event | None = None
+
+    @staticmethod
+    def of(tensor: Tensor) -> PendingTransfer:
+        """Start the transfer, after what the device was asked for so far and before what it is asked for from now on."""
+        if tensor.device.type != "cuda":
+            return PendingTransfer(tensor.cpu())
+        host = tensor.to("cpu", non_blocking=True)  # into pinned memory
+        there = torch.cuda.Event()
+        there.record(torch.cuda.current_stream(tensor.device))
+        return PendingTransfer(host, there)
+
+    def numpy(self) -> Floats:
+        """Wait for the numbers, as float64."""
+        if self.there is not None:
+            self.there.synchronize()
+        return np.asarray(self.host.double().numpy())
+
+
+@dataclass(frozen=True)
+class PendingEvaluation:
+    """What a device was asked for at some nodes, and may not have computed yet.
+
+    Attributes:
+        part: the slice of the nodes in the order of evaluation.
+        index: which nodes these are, (N,).
+        nodes: the nodes themselves.
+        gradients: (N, ...) each.
+        terms: gradient times velocity, (N, features); gradients alone where they are multiplied after summing.
+        sums: F, the sum of gradient times velocity, and the sum of its absolute values, (3, N).
+        strict: whether the second of these must be finite, or may overflow.
+    """
+
+    part: slice
     index: Ints
     nodes: Nodes
     gradients: Leaves
@@ -72,14 +103,15 @@ class PendingEvaluation:
 
 
 class Evaluator:
-    """Runs the function at nodes of the path.
+    """Evaluates a function at nodes of the path, counts evaluations, and keeps what they show along the path.
 
     Args:
         function: what is explained.
         pieces: the smooth pieces of the path.
         chunks: how many rows at a time.
-        reporter: whom to tell about progress.
+        reporter: whom to tell about progress, if anybody.
         columns: the column of every feature, (features,), where features are added up; each on its own if not given.
+        factors: what gradients are multiplied by instead of the velocity, (examples,); see :mod:`integrand.compat`.
     """
 
     def __init__(
@@ -87,12 +119,14 @@ class Evaluator:
         function: TorchFunction,
         pieces: Sequence[Piece],
         chunks: Chunks,
-        reporter: Reporter,
+        reporter: Reporter | None = None,
         columns: Tensor | None = None,
+        factors: Tensor | None = None,
     ) -> None:
         self.pieces = pieces
         self.chunks = chunks
         self.reporter = reporter
+        self.columns, self.factors = columns, factors
         self.device = function.inputs[0].device
         self.dtype = reduce(torch.promote_types, (leaf.dtype for leaf in function.inputs), torch.float32)
         used = [leaf.dtype for leaf in function.inputs]
@@ -103,55 +137,100 @@ class Evaluator:
         self.epsilon = float(torch.finfo(coarsest).eps)
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
-        self.columns = columns
-        self._runner = Runner(function)
-        self.crew: WorkerPool | None = None  # see execute._devices.sharing
-        self.lowered: PrecisionShift | None = None  # what a lower precision does, where one is or was used
-        self._seen = ProfileRecorder()
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
+        self.workers: WorkerPool | None = None  # see evaluation.workers.shared_among
+        self.shift: PrecisionShift | None = None  # what a lower precision does, where one is or was used
+        self._runner = Runner(function)
+        self._seen = ProfileRecorder()
 
     @property
     def runner(self) -> Runner:
-        """Runs the model: in a worker, its own copy."""
-        return self._runner if self.crew is None else self.crew.runner
+        """Runs the model; a worker has a runner of its own, with its own copy of the model."""
+        return self._runner if self.workers is None else self.workers.runner
 
     @property
     def function(self) -> TorchFunction:
-        """What is explained, likewise."""
+        """What is explained; a worker has a copy of its own."""
         return self.runner.function
 
     @cached_property
-    def sharing(self) -> Sharing | None:
-        """Which examples are the same but for their targets; None if there are none."""
+    def sharing(self) -> TargetSharing | None:
+        """How examples that differ in their targets only share forward passes; None if there are none."""
+        if self.function.examples == 1 or not self.function.scorer.by_example:
+            return None
+        from .target_sharing import find_sharing
+
         found = find_sharing(self.function, self.pieces)
         if found is not None:
-            self.chunks.fix()  # a row takes as long as it has targets
+            self.chunks.hold()  # a row takes as long as it has targets
         return found
 
-    def gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
-        """Scores and gradients at nodes, in chunks of the evaluator's choosing; targets of one input share forward passes."""
-        for done in self.one_by_one(nodes) if self.sharing is None else self.sharing.gradients_at(self, nodes):
+    def gradients_at(self, nodes: Nodes, *, shared: bool = True) -> Iterator[Evaluated]:
+        """Scores and gradients at nodes, chunk by chunk, counted; each chunk says which nodes it holds.
+
+        Args:
+            nodes: the points.
+            shared: whether several targets of one input may share forward passes.
+        """
+        if shared and self.sharing is not None:
+            yield from self.sharing.gradients_at(self, nodes)
+            return
+        order = by_piece(nodes)
+
+        def ask(part: slice) -> PendingEvaluation:
+            index = order[part]
+            here = nodes[index]
+            leaves, velocities = self.points(here)
+            with self.chunks.measuring(len(here)):
+                scores, gradients = self.runner(leaves, self.rows_of(here))
+            return self.pending(part, index, here, scores, gradients, velocities)
+
+        for one in self.in_order(ask, len(order)):
+            done = self.finished(ask, one)
             np.add.at(self.gradients, nodes.rows[done.index], 1)
             yield done
 
-    def one_by_one(self, nodes: Nodes) -> Iterator[Evaluated]:
-        """The same with a forward pass for each node, and without counting."""
+    def in_order(
+        self, ask: Callable[[slice], PendingEvaluation], count: int, *, step: int | None = None
+    ) -> Iterator[PendingEvaluation]:
+        """Run ``ask`` on nodes 0 to ``count`` chunk by chunk; a GPU is asked for the next chunk before one is handed on.
 
-        def ask(index: Ints, here: Nodes) -> PendingEvaluation:
-            leaves, velocities = self.points(here)
-            with self.chunks.measuring(len(here)):
-                scores, gradients = self.runner(leaves, self._rows(here))
-            return self.asked(index, here, scores, gradients, velocities)
+        Args:
+            ask: runs the model on a chunk, without waiting for a GPU.
+            count: how many nodes.
+            step: let chunks hold whole steps of so many nodes, or parts of one step.
+        """
+        self.measure_rows()
+        if self.workers is not None:
+            return self.workers.spread(ask, count, self.chunks, step)
+        asked = in_chunks(ask, slice(0, count), self.chunks, step=step)
+        return one_behind(asked) if self.asynchronous else asked
 
-        return self._overlapped(nodes, ask, self.evaluated)
+    def finished(self, ask: Callable[[slice], PendingEvaluation], one: PendingEvaluation) -> Evaluated:
+        """What came of a chunk; it is run again in full precision where a lower one gave no finite numbers."""
+        done = self.finish(one)
+        if done is None:
+            with self.runner.in_mode(PrecisionMode()):
+                done = self.finish(ask(one.part))
+        assert done is not None
+        return done
 
-    def asked(self, index: Ints, here: Nodes, scores: Tensor, gradients: Leaves, velocities: Leaves) -> PendingEvaluation:
-        """What the model was asked for at nodes, times the velocity."""
-        terms = self.added(flat(gradients).to(self.dtype) * flat(velocities))
-        return PendingEvaluation(index, here, gradients, terms, self._sums(scores, terms, self.wide))
+    def pending(
+        self, part: slice, index: Ints, here: Nodes, scores: Tensor, gradients: Leaves, velocities: Leaves
+    ) -> PendingEvaluation:
+        """Gradients at nodes times the velocity, and what the host needs to know of them."""
+        terms = self.terms_of(gradients, velocities, here)
+        slopes = terms if self.factors is None else flat(gradients).to(self.dtype) * flat(velocities)
+        return PendingEvaluation(part, index, here, gradients, terms, self._sums(scores, slopes, self.wide))
 
-    def evaluated(self, asked: PendingEvaluation) -> Evaluated | None:
-        """What came of nodes, checked and written down for the profile; None where a lower precision has no numbers for it."""
+    def terms_of(self, gradients: Leaves, velocities: Leaves, here: Nodes) -> Tensor:
+        """What is integrated at nodes, (N, features): gradients times the velocity, or times the factors of their examples."""
+        if self.factors is None:
+            return self.added(flat(gradients).to(self.dtype) * flat(velocities))
+        return self.added(flat(gradients).to(self.dtype) * self.factors[self.rows_of(here)][:, None])
+
+    def finish(self, asked: PendingEvaluation) -> Evaluated | None:
+        """What came of nodes, checked and noted for the profile; None where a lower precision gave no finite numbers."""
         values, slopes, mass = asked.sums.numpy()
         if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
             return None
@@ -160,45 +239,9 @@ class Evaluator:
         self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
         return Evaluated(asked.index, values, slopes, asked.terms)
 
-    def _overlapped(
-        self, nodes: Nodes, ask: Callable[[Ints, Nodes], A], finish: Callable[[A], T | None], *, step: int | None = None
-    ) -> Iterator[T]:
-        """What comes of nodes in chunks; a GPU is asked for the next one before one is finished.
-
-        Args:
-            nodes: what to evaluate.
-            ask: what to do with a chunk, without waiting for it.
-            finish: what to do with what came of it; gives None where a lower precision has no numbers for it.
-            step: keep the order, and let chunks hold whole steps of so many nodes, or parts of one step.
-        """
-        order = _order(nodes, step)
-
-        def asked(part: slice) -> A:
-            return ask(order[part], nodes[order[part]])
-
-        def in_full(part: slice) -> T:
-            with self.runner.taking(PrecisionMode()):
-                done = finish(asked(part))
-            assert done is not None
-            return done
-
-        def whole(part: slice) -> T:
-            done = finish(asked(part))
-            return in_full(part) if done is None else done
-
-        everything = slice(0, len(order))
-        if self.crew is not None:
-            yield from self.crew.spread(whole, len(order), self.chunks, step)
-        elif not self.ahead:
-            yield from in_turn(whole, everything, self.chunks, step)
-        else:
-            for part, one in one_behind(in_turn(lambda part: (part, asked(part)), everything, self.chunks, step)):
-                done = finish(one)
-                yield from in_turn(in_full, part, self.chunks, step) if done is None else [done]
-
     @property
-    def ahead(self) -> bool:
-        """Whether the device works by itself once it is asked."""
+    def asynchronous(self) -> bool:
+        """Whether the device works by itself once it is asked, as a GPU does."""
         return self.device.type == "cuda"
 
     @property
@@ -206,58 +249,78 @@ class Evaluator:
         """What to add up in, where that matters; None for the terms' own."""
         return torch.float64 if has_float64(self.device) else None
 
+    def measure_rows(self) -> None:
+        """On a GPU, count what autograd saves for a row on a forward pass of one row, once per model and shape of input.
+
+        A first chunk of a few rows, on which a CPU measures, would take a GPU as long as a full one. What is remembered is the
+        number that would be measured again, so that the same call has the same chunks.
+        """
+        if not self.asynchronous or self.chunks.row_bytes:
+            return
+        function = self.function
+        notes = notes_at(function.call.model, function.inputs, layered=function.layered)
+        if "row_bytes" not in notes:
+            rows = torch.zeros(1, dtype=torch.long, device=self.device)
+            point = tuple(leaf[:1].clone().requires_grad_(True) for leaf in function.inputs)
+            with self.chunks.measuring(1):
+                function.scores(point, rows)
+            notes["row_bytes"] = self.chunks.row_bytes
+        self.chunks.set_row_bytes(notes["row_bytes"])
+        if self.runner.graphs is not None:
+            self.runner.graphs.row_bytes = notes["row_bytes"]
+
     def _sums(self, scores: Tensor, terms: Tensor, wide: torch.dtype | None) -> PendingTransfer:
         """Scores, and what terms (N, features) add up to with their signs and without; (3, N)."""
         sums = [terms.sum(1, dtype=wide), terms.abs().sum(1, dtype=wide)]
         kind = torch.promote_types(scores.dtype, sums[0].dtype)
         return PendingTransfer.of(torch.stack([part.to(terms.device, kind) for part in (scores, *sums)]))
 
-    def note(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
-        """Check rows of gradient times velocity, or of their means over segments, and write them down for the profile."""
+    def note_terms(self, nodes: Nodes, scores: Floats, terms: Tensor) -> None:
+        """Check gradients times velocity, (N, features), that were evaluated elsewhere, and note them for the profile."""
         _, slopes, mass = self._sums(terms[:, 0], terms, self.wide).numpy()
         check_finite(self.function.tree.names, nodes, scores, slopes, ())
-        self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
+        self.note_known(nodes, scores, slopes, mass)
 
-    def known(self, nodes: Nodes, scores: Floats, slopes: Floats, mass: Floats) -> None:
-        """Write down for the profile what is known without having been evaluated."""
+    def note_known(self, nodes: Nodes, scores: Floats, slopes: Floats, mass: Floats) -> None:
+        """Note for the profile what is known at nodes without having been evaluated there."""
         self._seen.add(nodes.rows, nodes.pieces, nodes.t, scores, slopes, mass)
 
     def plain(self) -> bool:
-        """Whether all is straight and in one precision, from the input on."""
+        """Whether all paths are straight and everything is in one precision, from the input on."""
         kinds = {leaf.dtype for leaf in self.function.inputs}
         whole = kinds <= {torch.float32, torch.float64} and len(kinds) == 1 and self.precision == str(self.dtype).split(".")[1]
         return whole and not self.runner.low and self.function.batched and all(piece.straight for piece in self.pieces)
 
     def forget(self, examples: Ints) -> None:
-        """These examples start again: their points so far count for nothing, though they were evaluated."""
-        if self.lowered is not None and not self.runner.low:
-            self.lowered.stop(examples)
+        """Drop what was noted of examples that start again; their evaluations stay counted."""
+        if self.shift is not None and not self.runner.low:
+            self.shift.stop(examples)
         self._seen.forget(examples)
 
-    def moved(self) -> Floats:
-        """What a lower precision than the model's moves the attributions of each example by still (L1)."""
-        seen = None if self.lowered is None else self.profile()
-        if seen is None or self.lowered is None:
+    def precision_shift(self) -> Floats:
+        """The L1 shift that a lower precision than the model's still leaves in each example's attributions, (examples,)."""
+        seen = None if self.shift is None else self.profile()
+        if seen is None or self.shift is None:
             return np.zeros(self.function.examples)
         joined = (np.diff(seen.example) == 0) & (np.diff(seen.piece) == 0)
         before, after = np.r_[0.0, np.where(joined, seen.t[:-1], 0.0)], np.r_[np.where(joined, seen.t[1:], 1.0), 1.0]
-        # Each node stands for its half of the way to the next one, or for all of the way to the end.
+        # Each node stands for half of the distance to the next one, or for all of the distance to the end.
         first, last = np.r_[True, ~joined], np.r_[~joined, True]
         width = np.where(last, after - seen.t, (after - seen.t) / 2) + np.where(first, seen.t - before, (seen.t - before) / 2)
         weights = np.abs([piece.weight for piece in self.pieces])[seen.piece]
         mass = np.bincount(seen.example, weights * width * seen.mass, self.function.examples)
-        return self.lowered.moved(mass.astype(np.float64))
+        return self.shift.absolute(mass.astype(np.float64))
 
     def profile(self) -> Profile | None:
-        """All points where gradients were evaluated, as far as their velocities were known."""
+        """All points where gradients were evaluated and their velocities were known."""
         return self._seen.profile()
 
     def differentiable_at(self, nodes: Nodes) -> Iterator[tuple[Ints, Tensor]]:
-        """The terms at nodes with their graph, for results that are differentiated further."""
+        """Gradient times velocity at nodes with its graph, for results that are differentiated further."""
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
             leaves, velocities = self.points(here)
-            _, gradients = self.function.value_and_grad(leaves, self._rows(here), create_graph=True)
+            _, gradients = self.runner.differentiable(leaves, self.rows_of(here))
             return index, self.added(flat(gradients) * flat(velocities))
 
         for index, terms in self.in_chunks(nodes, evaluate):
@@ -265,16 +328,16 @@ class Evaluator:
             yield index, terms
 
     def scores_at(self, nodes: Nodes) -> Floats:
-        """Scores alone, without gradients."""
+        """Scores at nodes, (N,), from forward passes alone."""
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
             with torch.no_grad():
-                scores = self.function.scores(self.points_alone(here), self._rows(here)).double().cpu().numpy()
+                scores = self.runner.scores(self.points_alone(here), self.rows_of(here)).double().cpu().numpy()
             check_finite(self.function.tree.names, here, scores, np.zeros(len(here)), ())
             return index, scores
 
         out = np.empty(len(nodes))
-        for index, scores in self.in_chunks(nodes, evaluate, shared=True):
+        for index, scores in self.in_chunks(nodes, evaluate, concurrent=True):
             out[index] = scores
             np.add.at(self.forwards, nodes.rows[index], 1)
         return out
@@ -282,7 +345,7 @@ class Evaluator:
     def gradients_on_grid(self, piece: int, times: Floats) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
         """Gradients of every example at every time on a piece, in blocks of whole steps, or of parts of one step.
 
-        Where :meth:`multiplied_later`, they are not multiplied by the velocity: that can be done once, to their sum.
+        Where :meth:`multiplies_later`, they are not multiplied by the velocity: that can be done once, to their sum.
 
         Returns:
             Which times, which examples, and (times, examples, features).
@@ -293,19 +356,22 @@ class Evaluator:
         if self.sharing is not None:
             yield from self.sharing.on_grid(self, nodes)
             return
-        velocity = self.velocity(piece) if self.multiplied_later(piece) else None
+        velocity = self.velocity(piece) if self.multiplies_later(piece) else None
 
-        def ask(index: Ints, here: Nodes) -> PendingEvaluation:
+        def ask(part: slice) -> PendingEvaluation:
+            index = np.arange(part.start, part.stop)
+            here = nodes[index]
             leaves, velocities = self.points(here) if velocity is None else (self._grid_points(here), ())
             with self.chunks.measuring(len(here)):
-                scores, gradients = self.runner(leaves, self._rows(here))
+                scores, gradients = self.runner(leaves, self.rows_of(here))
             if velocity is None:
-                return self.asked(index, here, scores, gradients, velocities)
+                return self.pending(part, index, here, scores, gradients, velocities)
             terms = flat(gradients).to(self.dtype)
             sums = self._sums(scores, self._multiplied(terms, velocity, here), None)
-            return PendingEvaluation(index, here, gradients, terms, sums, strict=False)
+            return PendingEvaluation(part, index, here, gradients, terms, sums, strict=False)
 
-        for done in self._overlapped(nodes, ask, self.evaluated, step=examples):
+        for one in self.in_order(ask, len(nodes), step=examples):
+            done = self.finished(ask, one)
             first, terms = int(done.index[0]), done.terms
             self.gradients += np.bincount(nodes.rows[first : first + len(terms)], minlength=examples)
             step, example = divmod(first, examples)
@@ -315,7 +381,7 @@ class Evaluator:
     def _multiplied(self, terms: Tensor, velocity: Tensor, nodes: Nodes) -> Tensor:
         """Gradients (N, features) at whole steps, or at part of one, times the velocity of their examples."""
         if len(nodes) % len(velocity):
-            return terms * velocity.index_select(0, self._rows(nodes))
+            return terms * velocity.index_select(0, self.rows_of(nodes))
         return (terms.reshape(-1, *velocity.shape) * velocity).reshape(terms.shape)
 
     def _grid_points(self, nodes: Nodes) -> Leaves:
@@ -326,12 +392,12 @@ class Evaluator:
         t = torch.as_tensor(nodes.t[::examples]).to(self.device, self.dtype)
         return self._laid_out(points(t, None))
 
-    def multiplied_later(self, piece: int) -> bool:
-        """Whether the velocity is the same at all times, and for all that is added up on a grid."""
-        return self.pieces[piece].straight and self.columns is None and self.sharing is None
+    def multiplies_later(self, piece: int) -> bool:
+        """Whether the velocity is the same at all times of a piece, so that a sum of gradients can be multiplied once."""
+        return self.pieces[piece].straight and self.columns is None and self.factors is None and self.sharing is None
 
     def added(self, terms: Tensor) -> Tensor:
-        """Terms of features, (N, features), added up by column."""
+        """Terms of features, (N, features), added up by column where the user groups features."""
         if self.columns is None:
             return terms
         return terms.new_zeros(len(terms), self.features).index_add(1, self.columns, terms)
@@ -341,79 +407,140 @@ class Evaluator:
         rows = torch.arange(self.function.examples, device=self.device)
         return flat(self.pieces[piece].at(torch.zeros(len(rows), device=self.device, dtype=self.dtype), rows)[1])
 
-    def _rows(self, nodes: Nodes) -> Tensor:
+    def rows_of(self, nodes: Nodes) -> Tensor:
+        """The examples that nodes belong to, (N,), on the device."""
         return torch.as_tensor(nodes.rows, device=self.device)
 
-    def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, shared: bool = False) -> Iterator[T]:
-        """What comes of chunks of nodes, sorted by piece; one that does not fit into memory is tried again in smaller ones.
+    def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, concurrent: bool = False) -> Iterator[T]:
+        """What ``evaluate`` makes of chunks of nodes, sorted by piece; never by the clock.
 
         Args:
             nodes: what to evaluate.
-            evaluate: what to do with a chunk.
-            shared: whether ``evaluate`` may run in several threads at a time.
+            evaluate: gets which nodes a chunk holds and the nodes themselves.
+            concurrent: whether ``evaluate`` may run in several threads at a time.
         """
-        order = _order(nodes, None)
+        order = by_piece(nodes)
 
         def run(part: slice) -> T:
             return evaluate(order[part], nodes[order[part]])
 
-        if shared and self.crew is not None:
-            return self.crew.spread(run, len(order), self.chunks, None)
-        return in_turn(run, slice(0, len(order)), self.chunks, None, timed=False)
+        if concurrent and self.workers is not None:
+            return self.workers.spread(run, len(order), self.chunks, None)
+        return in_chunks(run, slice(0, len(order)), self.chunks.untimed())
 
     def points(self, nodes: Nodes) -> tuple[Leaves, Leaves]:
         """Points and velocities at nodes, which are sorted by piece."""
         found = [piece.at(t, rows) for piece, t, rows in self._by_piece(nodes)]
-        points, velocities = (_joined(side) for side in zip(*found, strict=True))
+        points, velocities = (_concatenated(side) for side in zip(*found, strict=True))
         return self._laid_out(points), velocities
 
-    def _laid_out(self, points: Leaves) -> Leaves:
-        """Points to start a graph from, in the order in memory that the model is fastest with."""
-        if not self.chunks.last:
-            return tuple(leaf.detach() for leaf in points)
-        return tuple(leaf.detach().contiguous(memory_format=LAST.get(leaf.ndim, torch.contiguous_format)) for leaf in points)
-
     def points_alone(self, nodes: Nodes) -> Leaves:
-        """Points at nodes, which are sorted by piece."""
-        return self._laid_out(_joined([piece.points_at(t, rows) for piece, t, rows in self._by_piece(nodes)]))
+        """Points at nodes, which are sorted by piece, without velocities."""
+        return self._laid_out(_concatenated([piece.points_at(t, rows) for piece, t, rows in self._by_piece(nodes)]))
+
+    def _laid_out(self, points: Leaves) -> Leaves:
+        """Points to start a graph from, with channels last in memory where tuning found that faster."""
+        if not self.chunks.channels_last:
+            return tuple(leaf.detach() for leaf in points)
+        formats = (CHANNELS_LAST.get(leaf.ndim, torch.contiguous_format) for leaf in points)
+        return tuple(leaf.detach().contiguous(memory_format=one) for leaf, one in zip(points, formats, strict=True))
 
     def _by_piece(self, nodes: Nodes) -> Iterator[tuple[Piece, Tensor, Tensor]]:
+        """Each piece that some nodes lie on, with their times and examples."""
         cuts = np.flatnonzero(np.diff(nodes.pieces)) + 1
         for group in np.split(np.arange(len(nodes)), cuts):
             t = torch.as_tensor(nodes.t[group]).to(self.device, self.dtype)
             yield self.pieces[int(nodes.pieces[group[0]])], t, torch.as_tensor(nodes.rows[group], device=self.device)
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
-        """The certificate of an example: what was found, and what the evaluator knows."""
-        moved = float(self.moved()[example] / found["magnitude"]) if found["magnitude"] and self.lowered is not None else 0.0
+        """The certificate of an example: what was found, and what the evaluator knows of precision and evaluations."""
+        shift = float(self.precision_shift()[example] / found["magnitude"]) if found["magnitude"] and self.shift else 0.0
         return ExampleCertificate(
             **found,
             tol=tol,
-            moved=moved,
+            moved=shift,
             gradients=int(self.gradients[example]),
-            forwards=int(self.forwards[example]) + 1,  # and the one at the input that settled the target
-            precision=self.runner.way.name if self.runner.low else self.precision,
-            target=self.function.scorer.words[example],
+            forwards=int(self.forwards[example]) + 1,  # and the one at the input that determined the target
+            precision=self.runner.mode.name if self.runner.low else self.precision,
+            target=self.function.words[example],
         )
 
     def tell(self, finished: int, expected: int) -> None:
-        """Report progress."""
-        self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected))
+        """Report progress, where anybody wants to know."""
+        if self.reporter is not None:
+            self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected))
 
 
-def _order(nodes: Nodes, step: int | None) -> Ints:
-    """Which nodes come first: as they are where steps are to be kept together, else by piece, backwards.
+def by_piece(nodes: Nodes) -> Ints:
+    """The order of evaluation: by piece, backwards.
 
     x itself, the last node of a path, then runs among other rows, where check_rows sees their influence.
     """
-    return np.arange(len(nodes)) if step is not None else np.argsort(nodes.pieces, kind="stable")[::-1]
+    return np.argsort(nodes.pieces, kind="stable")[::-1]
 
 
-def _joined(parts: Sequence[Leaves]) -> Leaves:
-    """Rows of several batches of leaves, one after the other."""
+def one_behind(items: Iterable[T]) -> Iterator[T]:
+    """The same items, each after the next one has been asked for.
+
+    >>> def asked():
+    ...     for number in range(3):
+    ...         print("ask", number)
+    ...         yield number
+    >>> for number in one_behind(asked()):
+    ...     print("look at", number)
+    ask 0
+    ask 1
+    look at 0
+    ask 2
+    look at 1
+    look at 2
+    """
+    last: list[T] = []
+    for item in items:
+        yield from last
+        last = [item]
+    yield from last
+
+
+def _concatenated(parts: Sequence[Leaves]) -> Leaves:
+    """The rows of several batches of leaves, one batch after the other."""
     return parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
 def has_float64(device: torch.device) -> bool:
     """Whether a device computes in float64."""
     return device.type not in {"mps"}
+
+
+class ProfileRecorder:
+    """Notes points of paths as they are evaluated, in one array that grows: many small arrays would scatter memory."""
+
+    def __init__(self) -> None:
+        self._rows = np.empty((len(fields(Profile)), 64))
+        self._count = 0
+        self._lock = Lock()  # workers write too
+
+    def add(self, *columns: Ints | Floats) -> None:
+        """Note points by their columns, (K,) each, in the order of :class:`Profile`."""
+        with self._lock:
+            last = self._count + len(columns[0])
+            if last > self._rows.shape[1]:
+                self._rows = np.concatenate([self._rows[:, : self._count], np.empty((len(self._rows), last))], 1)
+            for row, column in zip(self._rows, columns, strict=True):
+                row[self._count : last] = column
+            self._count = last
+
+    def forget(self, examples: Ints) -> None:
+        """Drop the points of some examples."""
+        kept = ~np.isin(self._rows[0, : self._count], examples)
+        self._rows, self._count = self._rows[:, : self._count][:, kept], int(kept.sum())
+
+    def profile(self) -> Profile | None:
+        """The points noted so far, sorted; a point that came twice counts once."""
+        if not self._count:
+            return None
+        columns = self._rows[:, : self._count]
+        columns = columns[:, np.lexsort(columns[2::-1])]
+        columns = columns[:, np.r_[True, (np.diff(columns[:3]) != 0).any(0)]]
+        example, piece, *floats = np.ascontiguousarray(columns)
+        return Profile(example.astype(np.int64), piece.astype(np.int64), *floats)

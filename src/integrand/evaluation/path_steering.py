@@ -10,11 +10,12 @@ from torch import Tensor
 from ..attribution import Attribution
 from ..backends.torch_function import TorchFunction
 from ..errors import InputError, NonFiniteError
-from ..memory import out_of_memory
+from ..memory import in_chunks
 from ..paths.base import Path, Piece, same_shape
 from ..paths.steering import Steered
 from ..trees import Leaves
 from .chunks import Chunks
+from .runner import Runner
 
 
 class Steering:
@@ -28,8 +29,9 @@ class Steering:
 
     def __init__(self, function: TorchFunction, *, memory: int | None = None, chunk: int | None = None) -> None:
         self.function = function
-        row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
-        self.chunks = Chunks.start(function.inputs[0].device, rows=chunk, memory=memory, row_bytes=row_bytes)
+        input_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
+        self.chunks = Chunks.start(function.inputs[0].device, rows=chunk, memory=memory, input_bytes=input_bytes)
+        self.runner = Runner(function, graphs=False)
         self.spent = 0  # gradients of each example
 
     def pieces(self, path: Path | Steered) -> list[Piece]:
@@ -49,21 +51,16 @@ class Steering:
         function, tree = self.function, self.function.tree
         same_shape("the steered path's point", tree, tuple(points), tree, function.inputs)
         out = tuple(torch.empty_like(leaf) for leaf in points)
-        start = 0
-        while start < function.examples:
-            rows = torch.arange(start, min(start + self.chunks.size, function.examples), device=points[0].device)
-            try:
-                with self.chunks.measuring(len(rows)):
-                    scores, found = function.value_and_grad(tuple(p.detach().index_select(0, rows) for p in points), rows)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                self.chunks.shrink(len(rows), error)
-                continue
-            self._check(scores, found, start)
-            for whole, part in zip(out, found, strict=True):
-                whole[rows] = part
-            start += len(rows)
+
+        def run(part: slice) -> tuple[slice, Tensor, Leaves]:
+            rows = torch.arange(part.start, part.stop, device=points[0].device)
+            with self.chunks.measuring(len(rows)):
+                return part, *self.runner(tuple(point.detach().index_select(0, rows) for point in points), rows)
+
+        for part, scores, found in in_chunks(run, slice(0, function.examples), self.chunks.untimed()):
+            self._check(scores, found, part.start)
+            for whole, gradients in zip(out, found, strict=True):
+                whole[part] = gradients
         self.spent += 1
         return out
 

@@ -1,21 +1,28 @@
-"""What running a model in a lower precision does to its attributions, as measured."""
+"""Choosing the precision mode a model runs in: float32, or less, with proof.
+
+TF32 and half precision are several times as fast on a GPU, and they shift attributions: those of transformers by a fraction of
+a per cent, those of convolutional networks by several (docs/speed.md). So neither is taken on trust: at one node of every path
+the model runs in both modes, and the difference counts into the error. Where that is too much, it runs in both at two nodes;
+their mean difference is added to the result, since what comes of rounded weights is the same all along the path, and how much
+the differences vary counts into the error. Nothing is remembered from one call to the next: the same call chooses the same
+mode.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import COARSE, Precision, PrecisionMode, PrecisionShift
+from ..backends.precision import ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
-from ..functions.model_notes import known_of
+from ..paths.base import Nodes
 from ..trees import Leaves, flat
 from .evaluator import Evaluator
-from .nodes import Nodes
 
 TRIED = ("float16", "tf32")
 """The faster one first; where its range is too small, the other has that of float32."""
@@ -30,20 +37,20 @@ FEW_LINES = 4
 """Fewer lines than these are checked at two nodes in any case; and they have room for one more in the same pass, F(x')."""
 
 HOPELESS = 10.0
-"""Over what may be moved: what two nodes would not mend either."""
+"""Over what may be shifted: what two nodes would not mend either."""
 
 ONE, TWO = (0.5,), (0.25, 0.75)
 """Where a path is checked."""
 
 WORTH = 2 << 30
-"""Bytes of activations of a first wave, from which on arithmetic outweighs the check on a GPU."""
+"""Bytes of activations of a first refinement round, from which on arithmetic outweighs the check on a GPU."""
 
 LARGEST = 16.0
-"""What the largest gradient is scaled to in float16, whose smallest numbers are not small."""
+"""The most that the largest gradient is scaled to in float16, whose smallest numbers are not small."""
 
 
 def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> None:
-    """Choose how the evaluator runs the model, and note what that moves.
+    """Choose the precision mode that the evaluator runs the model in, and note what it shifts.
 
     Args:
         evaluator: of whose examples a few nodes are evaluated in both precisions.
@@ -52,56 +59,40 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
     """
     if wanted not in get_args(Precision):
         raise OptionError(f"got precision={wanted!r}; expected one of {', '.join(map(repr, get_args(Precision)))}.")
-    if wanted == "float32" or (wanted == "auto" and not _worth_trying(evaluator, tol)):
+    if wanted == "float32" or (wanted == "auto" and not _worth_trying(evaluator)):
         return
     asked = wanted != "auto"
     if asked:
         _check_possible(evaluator, wanted)
-    notes = known_of(evaluator.function)
     few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
-    for name in (wanted,) if asked else _in_order(notes, tol):
-        for times in (TWO,) if asked or few or notes.get(("uncorrected", name), 0.0) > room else (ONE, TWO):
+    for name in (wanted,) if asked else TRIED:
+        for times in (TWO,) if asked or few else (ONE, TWO):
             found = _compared(evaluator, name, times, start=few and not asked)
             shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
             if asked or shifts.max() <= room:
-                evaluator.runner.take(found.way)
+                evaluator.runner.mode = found.mode
                 nothing, every = np.zeros_like(shifts), np.ones(len(shifts), bool)
-                evaluator.lowered = PrecisionShift(shifts, found.sizes, found.mean, found.starts, COARSE[name], nothing, every)
-                notes["way"] = name
+                evaluator.shift = PrecisionShift(shifts, found.sizes, found.mean, found.starts, ROUNDING[name], nothing, every)
                 return
-            notes["uncorrected" if times is ONE else "moved", name] = float(shifts.max())
             if shifts.max() > HOPELESS * room:
-                notes["moved", name] = float(shifts.max())
                 break
 
 
-def note_failure(evaluator: Evaluator, tol: float) -> None:
-    """Remember that the precision in use did not do after all: it is not tried again at this tolerance."""
-    known_of(evaluator.function)["moved", evaluator.runner.way.name] = 2 * tol
-
-
 def choose_precision_again(evaluator: Evaluator, tol: float) -> None:
-    """Measure once more what the precision in use moves: it was measured with recordings that turned out to be outdated."""
-    name = evaluator.runner.way.name
+    """Measure once more what the mode in use shifts: it was measured with CUDA graphs that turned out to be outdated."""
+    name = evaluator.runner.mode.name
     if evaluator.runner.low:
-        evaluator.runner.take(PrecisionMode())
+        evaluator.runner.mode = PrecisionMode()
         choose_precision(evaluator, cast(Precision, name), tol)
 
 
-def _in_order(notes: dict[Any, Any], tol: float) -> list[str]:
-    """What to try, unless it is known to move too much: first what was taken the last time."""
-    return sorted((n for n in TRIED if notes.get(("moved", n), 0.0) <= tol), key=lambda name: name != notes.get("way"))
-
-
-def _worth_trying(evaluator: Evaluator, tol: float) -> bool:
-    """Whether less than float32 may save time: on a GPU, with enough to do, and unless it is known to move too much."""
+def _worth_trying(evaluator: Evaluator) -> bool:
+    """Whether less than float32 may save time: on a GPU, where there is enough to do."""
     if evaluator.device.type != "cuda" or not evaluator.plain() or evaluator.dtype != torch.float32:
         return False
-    notes, lines = known_of(evaluator.function), evaluator.function.examples * len(evaluator.pieces)
-    if not _in_order(notes, tol):
-        return False
-    each = notes.get("bytes")  # of a row; known from the second call on
-    return lines >= 2 * FEW_LINES if each is None else bool(17 * lines * each >= WORTH)
+    evaluator.measure_rows()
+    lines = evaluator.function.examples * len(evaluator.pieces)
+    return 17 * lines * evaluator.chunks.row_bytes >= WORTH
 
 
 def _check_possible(evaluator: Evaluator, name: str) -> None:
@@ -120,7 +111,7 @@ class _PrecisionDifference:
     """Float32 minus a lower precision, in gradient times velocity.
 
     Attributes:
-        way: the lower precision.
+        mode: the lower precision.
         mean: over the nodes of each path, summed over its pieces with their weights, (examples, features); None where there
             is one node only.
         sizes: of the gradients in float32, the mean over nodes, likewise, (examples,).
@@ -128,7 +119,7 @@ class _PrecisionDifference:
         starts: F(x') in float32, (examples,), where that came with it.
     """
 
-    way: PrecisionMode
+    mode: PrecisionMode
     mean: Tensor | None
     sizes: Floats
     varies: Floats
@@ -149,11 +140,11 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
     times = np.array([*at, 0.0] if start else at)
     lines, many = np.arange(examples * pieces), max(1, evaluator.chunks.size // len(times))
     total = torch.zeros(examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
-    size, off, starts, way = np.zeros(examples), np.zeros(examples), np.zeros(examples), None
+    size, off, starts, mode = np.zeros(examples), np.zeros(examples), np.zeros(examples), None
     for part in np.split(lines, range(many, len(lines), many)):
         rows, place = part % examples, part // examples
         nodes = Nodes(np.tile(times, len(part)), np.repeat(rows, len(times)), np.repeat(place, len(times)))
-        here, way = _in_two_precisions(evaluator, nodes, name, way)
+        here, mode = _in_two_precisions(evaluator, nodes, name, mode)
         starts[rows] = here.scores.reshape(len(part), -1)[:, -1]
         np.add.at(evaluator.gradients, nodes.rows, np.where(nodes.t > 0, 2, 1))
         change, shares = here.change.unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
@@ -163,10 +154,10 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
         far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
         np.add.at(size, rows, np.abs(shares) * here.sizes.reshape(len(part), -1).mean(1))
         np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
-    assert way is not None
+    assert mode is not None
     # What overflows is evaluated in float32 and needs no correction.
     mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 else None
-    return _PrecisionDifference(way, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
+    return _PrecisionDifference(mode, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
 
 
 @dataclass(frozen=True)
@@ -185,10 +176,10 @@ class _TwoPrecisions:
 
 
 def _in_two_precisions(
-    evaluator: Evaluator, nodes: Nodes, name: str, way: PrecisionMode | None
+    evaluator: Evaluator, nodes: Nodes, name: str, mode: PrecisionMode | None
 ) -> tuple[_TwoPrecisions, PrecisionMode]:
     """Evaluate nodes in float32 and, but for the start of the path, in a lower precision; and how that is run."""
-    ways = [] if way is None else [way]
+    modes = [] if mode is None else [mode]
 
     def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor, Tensor, Tensor]:
         leaves, speeds = evaluator.points(here)
@@ -199,9 +190,9 @@ def _in_two_precisions(
         fine, speeds, points = (tuple(part.detach()[some] for part in side) for side in (fine, speeds, leaves))
         low = fine
         if len(some):
-            if not ways:
-                ways.append(PrecisionMode(name, _scale(evaluator, fine) if name == "float16" else 1.0))
-            with evaluator.runner.taking(ways[0]):
+            if not modes:
+                modes.append(PrecisionMode(name, _scale(fine) if name == "float16" else 1.0))
+            with evaluator.runner.in_mode(modes[0]):
                 _, low = evaluator.runner(points, labels[some])
         terms = [evaluator.added(flat(part).to(evaluator.dtype) * flat(speeds)) for part in (fine, low)]
         return index, scores, terms[0] - terms[1], terms[0].abs().sum(1)
@@ -212,15 +203,12 @@ def _in_two_precisions(
     scores[index] = torch.cat([one[1] for one in done]).double().cpu().numpy()
     order = np.argsort(index[nodes.t[index] > 0])
     change = torch.cat([one[2] for one in done])[torch.as_tensor(order, device=evaluator.device)]
-    return _TwoPrecisions(scores, change, torch.cat([one[3] for one in done]).double().cpu().numpy()[order]), ways[0]
+    return _TwoPrecisions(scores, change, torch.cat([one[3] for one in done]).double().cpu().numpy()[order]), modes[0]
 
 
-def _scale(evaluator: Evaluator, gradients: Leaves) -> float:
-    """A power of two that brings the largest gradient near :data:`LARGEST`; the same as last time if that will do."""
+def _scale(gradients: Leaves) -> float:
+    """A power of two that brings the largest gradient to 1/4 to 16; in steps of 64, so that CUDA graphs serve many inputs."""
     largest = max(float(leaf.abs().max()) for leaf in gradients)
-    wanted = float(2.0 ** np.floor(np.log2(LARGEST / largest))) if 0 < largest < np.inf else 1.0
-    notes = known_of(evaluator.function)
-    before: float = notes.get("scale", 0.0)
-    if not wanted / 64 <= before <= wanted * 4:
-        before = notes["scale"] = wanted
-    return before
+    if not 0 < largest < np.inf:
+        return 1.0
+    return float(2.0 ** (6 * np.floor(np.log2(LARGEST / largest) / 6)))

@@ -1,65 +1,68 @@
-"""The one caller of a function's scores and gradients: in a precision mode, replayed from a CUDA graph where there is one."""
+"""The one caller of a function's scores and gradients, wrapped by a precision mode and, on a GPU, by CUDA graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ..backends.cuda_graphs import CapturedGraphs
-from ..backends.precision import HALF, Autocast, PrecisionMode
+from ..backends.precision import PrecisionMode
 from ..backends.torch_function import TorchFunction
 from ..trees import Leaves
 
+if TYPE_CHECKING:
+    from ..backends.cuda_graphs import GraphedRows
+
 
 class Runner:
-    """Scores and gradients of rows, in a precision.
+    """Scores and gradients of rows, in a precision mode.
 
     Args:
         function: what is explained.
-        recorded: whether recordings may be made and used, which no two threads may do at a time.
+        graphs: whether CUDA graphs may be captured and replayed, which no two threads may do at a time.
     """
 
-    def __init__(self, function: TorchFunction, *, recorded: bool = True) -> None:
+    def __init__(self, function: TorchFunction, *, graphs: bool = True) -> None:
         self.function = function
-        self.way = PrecisionMode()
-        self.recordings = CapturedGraphs(function, self.run, allowed=recorded)
+        self.mode = PrecisionMode()
+        self.graphs: GraphedRows | None = None
+        if graphs and function.inputs[0].device.type == "cuda":
+            from ..backends.cuda_graphs import graphed_rows
 
-    def take(self, way: PrecisionMode) -> None:
-        """From now on, run like this."""
-        self.way = way
-
-    @contextmanager
-    def taking(self, way: PrecisionMode) -> Iterator[None]:
-        """Run like this for a while."""
-        before = self.way
-        self.take(way)
-        try:
-            yield
-        finally:
-            self.take(before)
+            self.graphs = graphed_rows(function)
 
     @property
     def low(self) -> bool:
-        """Whether this is less than what the model and its input are in."""
-        return self.way.name != "float32"
+        """Whether the mode is less precise than the model and its input."""
+        return self.mode.name != "float32"
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
-        """Scores (N,) and gradients (N, ...) at points (N, ...), row i of example ``rows[i]``."""
-        recording = self.recordings.find(self.way, leaves, rows)
-        if recording is not None:
-            return recording.replay(self.function, leaves, rows)
-        with self.recordings.watching():
-            return self.run(self.function, leaves, rows)
+        """Scores (N,) and gradients (N, ...) at points (N, ...), row i on the path of example ``rows[i]``."""
+        if self.graphs is not None:
+            return self.graphs.value_and_grad(self.mode, leaves, rows)
+        if self.low:
+            return self.mode.value_and_grad(self.function, leaves, rows)
+        return self.function.value_and_grad(leaves, rows)
 
-    def run(self, function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
-        """The same for a function of this kind, operation by operation."""
-        if not self.low:
-            return function.value_and_grad(leaves, rows)
-        half = HALF.get(self.way.name)
-        lower = function if half is None else replace(function, run=Autocast(function.run, half))
-        with self.way.switched():
-            scores, gradients = lower.value_and_grad(leaves, rows, scale=self.way.scale)
-        return scores.float(), gradients
+    def scores(self, leaves: Leaves, rows: Tensor) -> Tensor:
+        """Scores (N,) at points, in full precision."""
+        return self.function.scores(leaves, rows)
+
+    def differentiable(self, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+        """Scores and gradients at points in full precision, with their graph."""
+        return self.function.value_and_grad(leaves, rows, create_graph=True)
+
+    def several_targets(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
+        """Scores and gradients of several targets from one forward pass; see :meth:`TorchFunction.value_and_grads`."""
+        return self.function.value_and_grads(leaves, rows, asked)
+
+    @contextmanager
+    def in_mode(self, mode: PrecisionMode) -> Iterator[None]:
+        """Run in another precision mode while in this context."""
+        before, self.mode = self.mode, mode
+        try:
+            yield
+        finally:
+            self.mode = before

@@ -1,7 +1,7 @@
 """Targets of one input: examples that are the same input on the same path share forward passes.
 
 A user who explains K outputs of one input passes a batch of K equal rows and K targets. Such examples pass through the same
-points, so that the model is run there once, and the way back is taken once for each target. Where their panels are halved
+points, so that the model is run there once, and a backward pass is taken for each target. Where their panels are halved
 differently there is less to share, and nothing else changes.
 """
 
@@ -27,8 +27,8 @@ from ..trees import Leaves
 
 if TYPE_CHECKING:
     from ..arrays import Ints
+    from ..paths.base import Nodes
     from .evaluator import Evaluated, Evaluator
-    from .nodes import Nodes
 
 LOOKED_AT = 512
 """Features of each row, at the most, that tell different rows apart before any two are compared as a whole."""
@@ -40,12 +40,12 @@ BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass
-class Sharing:
+class TargetSharing:
     """Evaluates nodes of examples that share forward passes.
 
     Attributes:
         lead: the first example that is the same input on the same path, (examples,).
-        refused: whether the model turned out not to allow a second way back.
+        refused: whether the model turned out not to allow a second backward pass.
     """
 
     lead: Ints
@@ -54,15 +54,17 @@ class Sharing:
     def gradients_at(self, evaluator: Evaluator, nodes: Nodes) -> Iterator[Evaluated]:
         """Scores and gradients at nodes: those at one point from one forward pass, the others one by one."""
         left = np.ones(len(nodes), bool)
-        # A lower precision has a way of its own, and checks it; several devices have the nodes dealt out to them.
-        alone = self.refused or evaluator.runner.low or evaluator.crew is not None
+        # A lower precision checks its own passes; several workers have the nodes dealt out to them.
+        alone = self.refused or evaluator.runner.low or evaluator.workers is not None
         for points in () if alone else _gathered(nodes, self.lead, _room(evaluator)):
             for done in self._together(evaluator, nodes, points):
                 left[done.index] = False
+                np.add.at(evaluator.gradients, nodes.rows[done.index], 1)
                 yield done
         index = np.flatnonzero(left)
         if len(index):
-            yield from (replace(done, index=index[done.index]) for done in evaluator.one_by_one(nodes[index]))
+            for done in evaluator.gradients_at(nodes[index], shared=False):
+                yield replace(done, index=index[done.index])
 
     def on_grid(self, evaluator: Evaluator, nodes: Nodes) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """The same at every example at every time; see :meth:`Evaluator.gradients_on_grid`."""
@@ -82,7 +84,7 @@ class Sharing:
             mine = rows[index][:, (rows[index] >= 0).any(0)]
             asked = torch.as_tensor(mine.T.copy(), device=evaluator.device)
             with evaluator.chunks.measuring(len(here)):
-                found = evaluator.function.value_and_grads(leaves, torch.as_tensor(here.rows, device=evaluator.device), asked)
+                found = evaluator.runner.several_targets(leaves, evaluator.rows_of(here), asked)
             return index, velocities, found
 
         chunks = () if self.refused else evaluator.in_chunks(nodes[points[:, 0]], evaluate)
@@ -93,8 +95,8 @@ class Sharing:
                     if done is not None:
                         yield done
                     found[number] = (torch.empty(0), ())  # let go: the next target needs the room
-        # Compiled models, and functions that give up what they saved, go back once only; and several targets of a row may need
-        # more memory than one. What else is wrong comes up again one by one.
+        # Compiled models, and functions that give up what they saved, allow one backward pass only; and several targets of a
+        # row may need more memory than one. What else is wrong comes up again one by one.
         except (MemoryError, GradientError):
             self.refused = True
         except RuntimeError as error:
@@ -106,13 +108,14 @@ class Sharing:
 def _one_target(
     evaluator: Evaluator, nodes: Nodes, index: Ints, velocities: Leaves, scores: Tensor, gradients: Leaves
 ) -> Evaluated | None:
-    """What came of one way back; points that have fewer targets are left out."""
+    """What came of one backward pass; points that have fewer targets are left out."""
     there = np.flatnonzero(index >= 0)
     if len(there) < len(index):
         kept = torch.as_tensor(there, device=scores.device)
         scores = scores[kept]
         gradients, velocities = (tuple(leaf[kept] for leaf in side) for side in (gradients, velocities))
-    return evaluator.evaluated(evaluator.asked(index[there], nodes[index[there]], scores, gradients, velocities))
+    mine = index[there]
+    return evaluator.finish(evaluator.pending(slice(0, 0), mine, nodes[mine], scores, gradients, velocities))
 
 
 def _room(evaluator: Evaluator) -> int:
@@ -123,8 +126,8 @@ def _room(evaluator: Evaluator) -> int:
 def _gathered(nodes: Nodes, lead: Ints, room: int) -> Iterator[Ints]:
     """Nodes at the same points, in blocks of points with similar numbers of targets; points with one target are left out.
 
-    Rows of one pass go back as often as the one with most targets: so those with 2 or 3 are apart from those with 4 to 7, and
-    so on.
+    A chunk takes as many backward passes as the row with most targets: so those with 2 or 3 are apart from those with 4 to 7,
+    and so on.
 
     Args:
         nodes: all of them.
@@ -153,7 +156,7 @@ def _gathered(nodes: Nodes, lead: Ints, room: int) -> Iterator[Ints]:
             yield np.where(there, order[np.where(there, places, 0)], -1)
 
 
-def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> Sharing | None:
+def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> TargetSharing | None:
     """Which examples have the same path and other arguments, but other targets; None if there are none."""
     run, call = function.run, function.call
     if function.examples == 1 or not function.scorer.by_example or not isinstance(run, (ModelCall, LayerCall)):
@@ -168,7 +171,7 @@ def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> Sharing | 
     if (lead == np.arange(len(lead))).all():
         return None
     lead = _regrouped(lead, lambda one, other: _same_arguments(call, one, other))
-    return Sharing(lead) if (lead < np.arange(len(lead))).any() else None
+    return TargetSharing(lead) if (lead < np.arange(len(lead))).any() else None
 
 
 def _same_rows(tensors: Sequence[Tensor], examples: int) -> Ints:

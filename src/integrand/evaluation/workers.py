@@ -20,9 +20,9 @@ from ..backends.torch_function import TorchFunction
 from ..errors import OptionError
 from ..functions.layer import uncompiled
 from ..functions.model_state import cuda_in_float32, modules_of
-from ..memory import out_of_memory
+from ..memory import cut, in_chunks, out_of_memory
 from ..paths.base import Piece
-from .chunks import Chunks, Run, cut, in_turn
+from .chunks import Chunks
 from .runner import Runner
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class ThreadState:
 
 
 T = TypeVar("T")
+Run = Callable[[slice], T]
+"""Evaluates a slice of the nodes."""
 
 AHEAD = 2
 """Chunks handed out for each worker: one that runs and one that waits, so that no worker waits for sums to be taken."""
@@ -169,7 +171,7 @@ class WorkerPool:
     def _enlist(self) -> None:
         """Make the thread that calls a worker."""
         self._local.device, function = self._free.popleft()
-        self._local.runner = Runner(function, recorded=False)
+        self._local.runner = Runner(function, graphs=False)
         if self._local.device.type == "cpu":
             torch.set_num_threads(self._threads)
 
@@ -187,7 +189,7 @@ class WorkerPool:
         self._stack.close()
 
     def _work(self, run: Run[T], here: slice) -> _Ran[T]:
-        self.runner.take(self._runner.way)
+        self.runner.mode = self._runner.mode
         try:
             with self._caller.state():
                 return _Ran(here, (run(here),))
@@ -206,14 +208,14 @@ class WorkerPool:
         nothing runs any more.
         """
         start = 0
-        while start < count and not chunks.each:
+        while start < count and not chunks.row_bytes:
             here = cut(start, count, chunks.size, step)
-            yield from in_turn(run, here, chunks, step)
+            yield from in_chunks(run, here, chunks, step=step)
             start = here.stop
         size = self._even(count - start, chunks.size)
         flight: deque[Future[_Ran[T]]] = deque()
         # Switched for the process, by the caller: workers who switch it too then put back what they found.
-        with self._runner.way.switched():
+        with self._runner.mode.switched():
             try:
                 while start < count or flight:
                     while start < count and len(flight) < AHEAD * len(self.devices):
@@ -225,7 +227,7 @@ class WorkerPool:
                     if ran.error is not None:
                         wait(flight)
                         ran.shrink(chunks)
-                        yield from in_turn(run, ran.part, chunks, step)
+                        yield from in_chunks(run, ran.part, chunks, step=step)
                     yield from ran.done
             finally:
                 wait([future for future in flight if not future.cancel()])
@@ -240,7 +242,7 @@ class WorkerPool:
 
 
 @contextmanager
-def sharing(evaluator: Evaluator, devices: Sequence[torch.device]) -> Iterator[None]:
+def shared_among(evaluator: Evaluator, devices: Sequence[torch.device]) -> Iterator[None]:
     """Let workers on some devices share what an evaluator evaluates; a single one, or none, is the caller."""
     home = evaluator.device
     if devices and home not in devices:
@@ -252,15 +254,14 @@ def sharing(evaluator: Evaluator, devices: Sequence[torch.device]) -> Iterator[N
         yield
         return
     evaluator.pieces = _one_at_a_time(evaluator.pieces)
-    chunks = evaluator.chunks
-    if chunks.tuning is None or not chunks.tuning.settled:  # what is tried may be refused, which workers do not expect
-        chunks.fix()
-    with WorkerPool(evaluator.runner, devices) as crew:
-        evaluator.crew = crew
+    if evaluator.chunks.tuning is None or not evaluator.chunks.tuning.done:  # a layout that is tried may be refused
+        evaluator.chunks.hold()
+    with WorkerPool(evaluator.runner, devices) as pool:
+        evaluator.workers = pool
         try:
             yield
         finally:
-            evaluator.crew = None
+            evaluator.workers = None
 
 
 def _one_at_a_time(pieces: Sequence[Piece]) -> list[Piece]:

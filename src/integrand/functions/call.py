@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..errors import IntegrandError
@@ -53,24 +52,21 @@ class ModelCall:
         if self.copies:
             leaves = tuple(leaf.clone() for leaf in leaves)
         if not self.batched:
-            return [self.run(tuple(leaf[i] for leaf in leaves), self.args, self.kwargs) for i in range(len(rows))]
+            return [self.whole(tuple(leaf[i] for leaf in leaves)) for i in range(len(rows))]
         args = tuple(take(value, rows, self.examples) for value in self.args)
         kwargs = {name: take(value, rows, self.examples) for name, value in self.kwargs.items()}
+        positional, keywords = self.tree.arguments(leaves)
         try:
-            return [self.run(leaves, args, kwargs)]
+            return [self.model(*positional, *args, **keywords, **kwargs)]
         except Exception as error:
             if not isinstance(error, IntegrandError) and not out_of_memory(error):
                 error.add_note(self._note(leaves, args, kwargs))
             raise
 
-    def run(self, leaves: Leaves, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the model as a user would."""
-        value = self.tree.build(leaves)
-        if isinstance(value, dict):
-            return self.model(*args, **value, **kwargs)
-        if isinstance(value, tuple):
-            return self.model(*value, *args, **kwargs)
-        return self.model(value, *args, **kwargs)
+    def whole(self, leaves: Leaves) -> Any:
+        """Call the model as a user would, with all further arguments as they are."""
+        positional, keywords = self.tree.arguments(leaves)
+        return self.model(*positional, *self.args, **keywords, **self.kwargs)
 
     def _note(self, leaves: Leaves, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """What an error inside the model cannot say: what it was called with."""
@@ -128,8 +124,3 @@ def _per_example(value: list[Any] | tuple[Any, ...], examples: int) -> bool:
     if len(value) != examples or (isinstance(value, tuple) and all(isinstance(part, (int, float)) for part in value)):
         return False
     return not all(isinstance(part, (Tensor, np.ndarray)) and _has_rows(part, examples) for part in value)
-
-
-def all_rows(examples: int, device: torch.device) -> Tensor:
-    """Every example once."""
-    return torch.arange(examples, device=device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..errors import ModelError, NonFiniteError, OptionError
-from ..memory import in_parts, joined
+from ..memory import all_rows, joined
 from ..trees import Leaves
 from .call import ModelCall, take
 from .model_state import modules_of
@@ -123,7 +123,7 @@ def capture(call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side:
     def look(rows: Tensor) -> _Seen:
         return _look(call, inputs, modules, side, rows)
 
-    seen = in_parts(look, call.examples, inputs[0].device)
+    seen = all_rows(look, call.examples, inputs[0].device)
     first = seen[0]
     if not first.values:
         raise ModelError(

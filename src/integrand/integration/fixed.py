@@ -9,13 +9,13 @@ from torch import Tensor
 from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, Status
 from ..errors import NonFiniteError
-from ..evaluation.checks import check_rows, outdated_along
+from ..evaluation.checks import check_rows, graphs_outdated_along
 from ..evaluation.evaluator import Evaluator, has_float64
-from ..evaluation.nodes import Nodes
 from ..evaluation.precision_choice import choose_precision_again
+from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule
-from ..quadrature.panel_rules import norms, raising
-from .outcome import Outcome
+from ..quadrature.panel_rules import norms_of, raising
+from .certify import Outcome, path_ends
 
 
 class Sums:
@@ -71,7 +71,7 @@ def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
             sums.add(rows, columns[:, steps], terms)
             evaluator.tell(0, len(times) * examples * len(evaluator.pieces))
         total = sums.total()
-        later = evaluator.multiplied_later(number)
+        later = evaluator.multiplies_later(number)
         out.append(total * evaluator.velocity(number).to(total.dtype) if later else total)
     return torch.stack(out, 1)
 
@@ -81,7 +81,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     examples, pieces = evaluator.function.examples, len(evaluator.pieces)
     embedded = rule.weights if rule.embedded is None else rule.weights - rule.embedded
     values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))
-    if outdated_along(evaluator):
+    if graphs_outdated_along(evaluator):
         evaluator.forget(np.arange(examples))
         choose_precision_again(evaluator, tol)
         values, differences = contract(evaluator, rule.nodes, np.stack([rule.weights, embedded], 1))
@@ -97,12 +97,12 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction
     known = rule.embedded is not None
     total = (values * share).sum(0)
-    if evaluator.lowered is not None and evaluator.lowered.corrections is not None:
-        total = total + evaluator.lowered.corrections.to(total)
+    if evaluator.shift is not None and evaluator.shift.corrections is not None:
+        total = total + evaluator.shift.corrections.to(total)
     total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
         0
     ]
-    total_error = total_error + evaluator.moved() / np.maximum(total.abs().sum(-1).double().cpu().numpy(), 1e-300)
+    total_error = total_error + evaluator.precision_shift() / np.maximum(total.abs().sum(-1).double().cpu().numpy(), 1e-300)
     own = _errors(values, differences, residual, known, evaluator.epsilon) if pieces > 1 else None
     sizes = total.abs().sum(-1).double().cpu().numpy()
     first, last = path_ends(shares, starts, ends)
@@ -146,12 +146,12 @@ def end_scores(evaluator: Evaluator) -> Floats:
     return np.moveaxis(both.reshape(shape), 2, 0)
 
 
-def full_ends(evaluator: Evaluator, examples: Ints) -> Floats:
-    """The same of some examples whose paths were evaluated in a lower precision: in full, and only what is not known yet."""
+def end_scores_in_full(evaluator: Evaluator, examples: Ints) -> Floats:
+    """F at the ends of the pieces of some examples in full precision, (2, pieces, examples); what is known is not evaluated."""
     out = np.zeros((2, len(evaluator.pieces), len(examples)))
     out[1, -1] = evaluator.function.at_input.double().cpu().numpy()[examples]
-    if evaluator.lowered is not None and evaluator.lowered.starts is not None:
-        out[0, 0] = evaluator.lowered.starts[examples]
+    if evaluator.shift is not None and evaluator.shift.starts is not None:
+        out[0, 0] = evaluator.shift.starts[examples]
         return out
     side, piece, place = (axis.ravel()[: -len(examples)] for axis in np.indices(out.shape))
     out[side, piece, place] = evaluator.scores_at(Nodes(side.astype(np.float64), examples[place], piece))
@@ -169,24 +169,12 @@ def _curves(
     return [tuple(CurveCertificate(w, a, b, r, e, steps) for w, a, b, r, e in rows) for rows in columns]
 
 
-def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """F at the baseline and at the input, from the ends of the pieces: pieces in a row hand over to each other.
-
-    >>> path_ends(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([2.0, 5.0]))
-    (np.float64(0.0), np.float64(5.0))
-    >>> path_ends(np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([5.0, 5.0]))
-    (np.float64(0.5), np.float64(5.0))
-    """
-    end = ends[-1]
-    return end - shares @ (ends - starts), end
-
-
 def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool, epsilon: float) -> Floats:
     """Relative L1 errors, (pieces, examples); never below the rounding of the gradients."""
     if not known:
         return np.full(residual.shape, np.nan)
-    sizes, roots = norms(values)
-    changes, change_roots = norms(differences)
+    sizes, roots = norms_of(values)
+    changes, change_roots = norms_of(differences)
     # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
     errors = np.maximum(changes * raising(changes, change_roots), np.abs(residual) * raising(sizes, roots))
     ratio = np.maximum(errors / np.where(sizes > 0, sizes, 1.0), epsilon)

@@ -1,4 +1,4 @@
-"""Handing examples over to their linear regions, where sampling would take longer."""
+"""Integrated gradients of piecewise linear scores: one gradient for each linear region of the path, and no quadrature error."""
 
 from __future__ import annotations
 
@@ -16,74 +16,12 @@ from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import IntegrandError
 from ..evaluation.checks import noise
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
-from ..evaluation.nodes import Nodes
 from ..functions.target import Scorer
+from ..paths.base import Nodes
 from ..trees import flat
-from .error import Estimate, OpenExample, RefinementStep
-from .fixed import path_ends
-from .mesh import Panels
-from .outcome import relative
+from .certify import Decision, path_ends, relative
 from .region_network import NotExactError, Refusal, whole
 from .region_search import Finder, LinearRegions
-
-
-class Handover:
-    """What becomes of examples that are not sampled to the end.
-
-    Linear regions are tried after an example's second wave, once, and its panels stay: where they are refused, it is sampled
-    on.
-
-    Args:
-        evaluator: knows the paths, and counts.
-        tol: the tolerance.
-        limit: gradient evaluations that one example may take.
-        memory: the user's limit in bytes.
-        allowed: whether anything may be handed over.
-    """
-
-    def __init__(self, evaluator: Evaluator, tol: float, limit: int, memory: int | None, *, allowed: bool) -> None:
-        self.evaluator, self.tol, self.limit, self.memory = evaluator, tol, limit, memory
-        self.linear = allowed  # until a trial finds that nothing is
-
-    def exact(self, steps: Sequence[RefinementStep]) -> tuple[dict[int, Exact], set[int]]:
-        """Integrate those of some unfinished examples that are piecewise linear along few regions.
-
-        Returns:
-            What was found, and all that were tried.
-        """
-        if not self.linear or self.evaluator.runner.low:
-            return {}, set()
-        budget = {step.one.example: self._regions(step) for step in steps}
-        budget = {example: regions for example, regions in budget.items() if regions}
-        if not budget:
-            return {}, set()
-        floors = {step.one.example: step.one.floor for step in steps}
-        found = self._integrated(budget)
-        # Where it is doubtful to more than the tolerance which region a gradient belongs to, sampling may still settle it;
-        # where rounding alone exceeds the tolerance, it cannot.
-        good = {e: one for e, one in found.items() if one.certificate.converged or _coarse(floors[e], one)}
-        self.linear = bool(good)
-        return good, set(budget)
-
-    def _regions(self, step: RefinementStep) -> int:
-        return regions_worth(self.evaluator, self.tol, self.limit, step.one, step.verdict, step.panels)
-
-    def _integrated(self, budget: dict[int, int]) -> dict[int, Exact]:
-
-        try:
-            found = integrate_exactly(self.evaluator, self.tol, budget=budget, memory=self.memory)
-        except (IntegrandError, RuntimeError, MemoryError):  # sampling can do without, or says it in the model's own words
-            return {}
-        return {example: one for example, one in found.items() if isinstance(one, Exact)}
-
-
-def _coarse(floor: float, exact: Exact) -> bool:
-    """Whether rounding, an absolute error, exceeds the tolerance of a certificate."""
-    return bool(floor > exact.certificate.tol * exact.certificate.magnitude)
-
-
-KINKED = 0.2
-"""Simpson's nested difference over the trapezoid rule's, from which on gradients are taken to have kinks everywhere."""
 
 EXACT = {"cpu": 48}
 """Gradients on a line, should the error fall with their number, from which on its linear regions are looked for; elsewhere
@@ -92,12 +30,9 @@ EXACT = {"cpu": 48}
 EXACT_LATE = 512
 """On a GPU gradients cost little beside following the model's operations one by one."""
 
-EXACT_LOOK = 2
-"""The wave after which that is done: the first says too little about kinks."""
-
 SAVES = 12
-"""Sampling takes down to a third of what it would if its error fell with the number of gradients, and a region takes as long
-as up to six gradients (convolutions in float32; its break points are found in float64)."""
+"""Refinement takes down to a third of the gradients that it would if its error fell with their number, and a region takes as
+long as up to six gradients (convolutions in float32; its break points are found in float64)."""
 
 FEW = 64
 """As many regions on a line cost little in any case, and leave no doubt."""
@@ -107,32 +42,55 @@ SPARSE = 8
 digits it is every fourth or fifth. Looking for more regions than are worth it would be for nothing."""
 
 
-def kinked(panels: Panels) -> bool:
-    """Whether gradients have kinks everywhere, by how Simpson's rule fares beside the trapezoid rule."""
-    return bool(panels.simpson.sum() > KINKED * panels.trapezoid.sum())
+def integrate_regions(
+    evaluator: Evaluator, tol: float, limit: int, memory: int | None, steps: Sequence[Decision]
+) -> tuple[dict[int, Exact], set[int]]:
+    """Integrate those of some unfinished examples with kinks that are piecewise linear along few regions.
 
-
-def regions_worth(evaluator: Evaluator, tol: float, limit: int, one: OpenExample, verdict: Estimate, panels: Panels) -> int:
-    """How many linear regions an example may have for exact integration to be the shorter way; 0 where it is not tried.
+    Their panels stay: an example that is refused here is refined on.
 
     Args:
-        evaluator: knows what was spent, and how large a row is.
+        evaluator: knows the paths, and counts.
         tol: the tolerance.
-        limit: gradients that the example may take.
-        one: what its waves have shown.
-        verdict: the last of it.
-        panels: its panels.
+        limit: gradients that one example may take.
+        memory: the user's limit in bytes.
+        steps: what the last refinement round says of the examples.
+
+    Returns:
+        What was found, and all examples that were tried.
     """
-    if one.waves != EXACT_LOOK or not kinked(panels):
-        return 0
+    budget = {step.one.example: _regions_worth(evaluator, tol, limit, step) for step in steps}
+    budget = {example: regions for example, regions in budget.items() if regions}
+    if not budget:
+        return {}, set()
+    floors = {step.one.example: step.one.floor for step in steps}
+    try:
+        tried = integrate_exactly(evaluator, tol, budget=budget, memory=memory)
+    except (IntegrandError, RuntimeError, MemoryError):  # refinement can do without, or says it in the model's own words
+        tried = {}
+    found = {example: one for example, one in tried.items() if isinstance(one, Exact)}
+    # Where it is doubtful to more than the tolerance which region a gradient belongs to, refinement may still find out;
+    # where rounding alone exceeds the tolerance, it cannot.
+    good = {e: one for e, one in found.items() if one.certificate.converged or _exceeds(floors[e], one.certificate)}
+    return good, set(budget)
+
+
+def _exceeds(floor: float, certificate: ExampleCertificate) -> bool:
+    """Whether rounding, an absolute error, exceeds the tolerance of a certificate."""
+    return bool(floor > certificate.tol * certificate.magnitude)
+
+
+def _regions_worth(evaluator: Evaluator, tol: float, limit: int, step: Decision) -> int:
+    """How many linear regions an example may have for exact integration to take less time; 0 where it is not tried."""
+    one, found = step.one, step.found
     lines, spent = len(evaluator.pieces), int(evaluator.gradients[one.example])
-    goal = max(tol * verdict.size, one.floor)
+    goal = max(tol * found.size, one.floor)
     # At kinks every rule is of first order, whatever the plan hopes for from Simpson's.
-    sampled = spent * verdict.error / goal if goal > 0 else math.inf
-    if sampled < lines * EXACT.get(evaluator.device.type, EXACT_LATE):
+    refined = spent * found.error / goal if goal > 0 else math.inf
+    if refined < lines * EXACT.get(evaluator.device.type, EXACT_LATE):
         return 0
-    budget = int(min(max(sampled / SAVES, lines * FEW), (limit - spent) / 2))
-    numbers = evaluator.chunks.each // evaluator.dtype.itemsize
+    budget = int(min(max(refined / SAVES, lines * FEW), (limit - spent) / 2))
+    numbers = evaluator.chunks.row_bytes // evaluator.dtype.itemsize
     return budget if lines * numbers <= SPARSE * budget else 0
 
 
@@ -286,7 +244,7 @@ class _RegionSum:
             with evaluator.chunks.measuring(len(here)):
                 scores, gradients = replace(evaluator.function, scorer=own).value_and_grad(leaves, rows)
             terms = evaluator.added(flat(gradients).to(evaluator.dtype) * flat(velocities))
-            evaluator.note(here, along[index], terms)
+            evaluator.note_terms(here, along[index], terms)
             return Evaluated(index, scores.double().cpu().numpy(), terms.double().sum(1).cpu().numpy(), terms)
 
         for done in evaluator.in_chunks(self.nodes, evaluate):
@@ -316,7 +274,7 @@ class _RegionSum:
         t = np.concatenate([one.t[:-1] + inside, one.t[1:] - inside])
         scores = np.concatenate([one.scores[:-1], one.scores[1:]])
         slopes, mass = (np.tile(part[first : first + len(one)], 2) for part in (self.slopes, self.mass))
-        self.evaluator.known(Nodes(t, np.full(len(t), one.example), np.full(len(t), one.piece)), scores, slopes, mass)
+        self.evaluator.note_known(Nodes(t, np.full(len(t), one.example), np.full(len(t), one.piece)), scores, slopes, mass)
 
     def _check(self, one: LinearRegions, first: int) -> Floats:
         """What each region misses of the score's change, (R,); raises where that, or anything else, is not rounding."""
@@ -329,7 +287,7 @@ class _RegionSum:
         agree &= np.abs(missing) <= slack * (scale + width * self.mass[part])
         wrong = np.flatnonzero(~agree)  # also where something is not a number
         most = np.maximum(off, np.abs(missing))[wrong]
-        if len(wrong) and not most.max() <= 100 * self.evaluator.function.rounding()[one.example]:
+        if len(wrong) and not most.max() <= 100 * self.evaluator.function.score_rounding()[one.example]:
             at = self.nodes.t[first + wrong[0]]
             raise NotExactError(
                 f"the score is not linear around t = {at:.6g} of the path as its operations say: it jumps, its gradient is not "

@@ -1,9 +1,9 @@
-"""Gradients that the adaptive control keeps, in as many slots as the memory budget has room for."""
+"""The mesh: the panels of all unfinished examples' paths, what a panel rule gives on them, and the sums that they add up to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -13,18 +13,363 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..evaluation.chunks import BLOCK_BYTES, STORE_BYTES
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
-from ..evaluation.nodes import Nodes
-from ..functions.model_notes import release
-from ..quadrature.panel_rules import KAPPA, measure, weighed
+from ..functions.model_notes import release_graphs
+from ..paths.base import Nodes
+from ..quadrature.panel_rules import KINKED, PanelRule, measure, weighed
+
+STORE_BYTES = 1 << 30
+"""Gradients that may be kept, where the user names no limit."""
+
+BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
+"""Float64 copies of kept gradients that are worked on at a time; on a GPU small parts take as long as large ones."""
 
 SLOT_BLOCK_BYTES = 16 << 20
-"""Memory that is taken at a time, unless a block of 64 nodes is more."""
+"""Memory for kept gradients that is allocated at a time, unless a block of 64 nodes is more."""
+
+LITTLE = 1 << 10
+"""Features of all examples together up to which sums are taken on a CPU: it has done them before a GPU is launched."""
+
+NONE: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Panels to halve: which ones of a mesh, and how many times over each (once makes two panels of it, twice four)."""
+
+    panels: Ints = field(default_factory=lambda: NONE)
+    depths: Ints = field(default_factory=lambda: NONE)
+
+
+@dataclass
+class Panels:
+    """Panels, one row each. A line is one piece of one example's path: piece * examples + example.
+
+    Attributes:
+        line: which line a panel is on, (panels,).
+        start: where it starts, (panels,).
+        width: how wide it is, (panels,).
+        slots: where its nodes are in the store, (panels, n); -1 where they were released.
+        norms: L1 norms of nested differences, (panels, candidates).
+        missing: what each candidate misses of the change of the score, signed, (panels, candidates).
+        weights: what the candidates weigh the nodes with, (panels, candidates, n).
+    """
+
+    line: Ints
+    start: Floats
+    width: Floats
+    slots: Ints
+    norms: Floats
+    missing: Floats
+    weights: Floats
+
+    @staticmethod
+    def none(rule: PanelRule) -> Panels:
+        """No panels, with the columns that a rule needs."""
+        empty, nodes, count = np.zeros(0), len(rule.nodes), len(rule.candidates)
+        said = np.zeros((0, count))
+        return Panels(NONE, empty, empty, np.zeros((0, nodes), np.int64), said, said, np.zeros((0, count, nodes)))
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __getitem__(self, index: Any) -> Panels:
+        return Panels(*[column[index] for column in _columns(self)])
+
+    def plus(self, other: Panels) -> Panels:
+        """These panels followed by others."""
+        return Panels(*map(np.concatenate, zip(_columns(self), _columns(other), strict=True)))
+
+    def indicators(self, rule: PanelRule, candidate: int) -> Floats:
+        """The error of each panel by its nested difference, or what it misses of the score if that is more, (panels,)."""
+        norms = rule.candidates[candidate].kappa * self.norms[:, candidate]
+        return np.asarray(np.maximum(norms, np.abs(self.missing[:, candidate])))
+
+    @property
+    def kinked(self) -> bool:
+        """Whether gradients have kinks everywhere: the rule for smooth gradients fares little better than the robust one."""
+        return bool(self.norms[:, -1].sum() > KINKED * self.norms[:, 0].sum())
+
+
+_columns = attrgetter(*(part.name for part in fields(Panels)))
+
+
+@dataclass(frozen=True)
+class GroupedPanels:
+    """The panels of a mesh, those of each example together: what is asked of each example is asked of all at once.
+
+    Attributes:
+        order: which panels of the mesh they are.
+        panels: the panels, sorted by example.
+        examples: the examples that have panels, each once.
+        starts: where the panels of each example start.
+        squares: squared indicators times the weight of the piece, (candidates, panels).
+        missing: what they miss of the change of the score, times that weight, (candidates, panels).
+    """
+
+    order: Ints
+    panels: Panels
+    examples: Ints
+    starts: Ints
+    squares: Floats
+    missing: Floats
+
+    @staticmethod
+    def of(mesh: Mesh, shares: Floats) -> GroupedPanels:
+        """Group the panels of a mesh, given the weight of each piece."""
+        order = np.argsort(mesh.panels.line % mesh.examples, kind="stable")
+        panels = mesh.panels[order]
+        piece, owner = np.divmod(panels.line, mesh.examples)
+        new = np.ones(len(owner), bool)
+        new[1:] = owner[1:] != owner[:-1]
+        starts = np.flatnonzero(new)
+        weight = shares[piece]
+        every = range(len(mesh.rule.candidates))
+        squares = np.stack([(weight * panels.indicators(mesh.rule, candidate)) ** 2 for candidate in every])
+        missing = np.stack([weight * panels.missing[:, candidate] for candidate in every])
+        return GroupedPanels(order, panels, owner[starts], starts, squares, missing)
+
+    @cached_property
+    def parts(self) -> dict[int, slice]:
+        """Where the panels of each example are."""
+        stops = [*self.starts[1:].tolist(), None]
+        return dict(zip(self.examples.tolist(), map(slice, self.starts.tolist(), stops), strict=True))
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """Panels that are all halved equally often: which, how often, and the slots of the nodes on what becomes of them."""
+
+    at: Ints
+    depth: int
+    slots: Ints  # (panels, cells * 2**depth + 1)
+
+    @staticmethod
+    def of(at: Ints, depth: int, before: Ints) -> _Divided:
+        """With the nodes that are there already, of all panels (panels, n), in their places."""
+        slots = np.full((len(at), (before.shape[1] - 1) * 2**depth + 1), -1, np.int64)
+        slots[:, :: 2**depth] = before[at]
+        return _Divided(at, depth, slots)
+
+    def parts(self, line: Ints, start: Floats, width: Floats) -> tuple[Ints, Floats, Floats, Ints]:
+        """Lines, starts, widths and slots of the new panels."""
+        count = 2**self.depth
+        cells = (self.slots.shape[1] - 1) // count
+        inside = cells * np.arange(count)[:, None] + np.arange(cells + 1)
+        starts = start[self.at, None] + width[self.at, None] * np.arange(count) / count
+        slots = self.slots[:, inside].reshape(-1, cells + 1)
+        return np.repeat(line[self.at], count), starts.ravel(), np.repeat(width[self.at] / count, count), slots
+
+
+class Mesh:
+    """Panels, the store of their nodes' gradients, and their sums for each place (an unfinished example) and piece.
+
+    Memory: gradients are kept for the nodes of open panels, up to a budget. When there is no room to go on, panels with the
+    smallest errors release their nodes (their share of the sum stays), and are evaluated again should they ever be halved.
+
+    Args:
+        rule: the panel rule.
+        evaluator: evaluates new nodes.
+        memory: the user's limit in bytes, two fifths of which are for kept gradients; None for the usual one.
+        halvings: how many times the path of a fresh example is halved before it is judged.
+        off_grid: a time off the grid that is evaluated with the start of a line, if given.
+    """
+
+    def __init__(
+        self, rule: PanelRule, evaluator: Evaluator, memory: int | None, *, halvings: int = 1, off_grid: float | None = None
+    ) -> None:
+        self.rule, self.evaluator = rule, evaluator
+        self.halvings, self.off_grid = halvings, off_grid
+        self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
+        here = has_float64(evaluator.device) and evaluator.features * self.examples > LITTLE
+        self.device = evaluator.device if here else torch.device("cpu")
+        store_bytes = STORE_BYTES if memory is None else 2 * memory // 5
+        block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
+        self.block_bytes = block if memory is None else min(block, memory // 32)
+        # Room for an example: two rounds of nodes on each piece, and its sums (four float64 rows a piece).
+        nodes = 2 * rule.cells * 2**halvings + halvings
+        self.slots_per_example = self.pieces * (nodes + 4 * 8 // evaluator.dtype.itemsize)
+        least = self.pieces * nodes + 2 * rule.cells
+        capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
+        self.store = GradientStore(evaluator.features, capacity, evaluator.dtype, self.device)
+        self.panels = Panels.none(rule)
+        columns = len(rule.columns)
+        self.sums = torch.zeros(0, self.pieces, columns, evaluator.features, dtype=torch.float64, device=self.device)
+        self.place = np.full(self.examples, -1, np.int64)
+        self.off_grid_slots = np.full(self.examples * self.pieces, -1, np.int64)
+
+    def room(self, split: Split) -> int:
+        """How many fresh examples there is room for, once some panels are halved."""
+        taken = int((self.rule.cells * (2**split.depths - 1)).sum())
+        return int(max((self.store.room - taken) // self.slots_per_example, 0))
+
+    def cost(self, split: Split) -> Ints:
+        """New nodes of panels that are to be halved, (panels,); those whose nodes were released need all of them."""
+        released = self.panels.slots[split.panels, 0] < 0
+        return np.asarray(self.rule.cells * 2**split.depths + np.where(released, 1, -self.rule.cells))
+
+    def refine(self, split: Split, fresh: Ints) -> None:
+        """Halve panels and start the lines of fresh examples, in as many parts as the memory for gradients asks for."""
+        self._admit(fresh)
+        while True:
+            count = self._fitting(split)
+            now = Split(split.panels[:count], split.depths[:count])
+            where = self._divide(now, fresh)
+            split, fresh = Split(where[split.panels[count:]], split.depths[count:]), NONE
+            if not len(split.panels):
+                return
+
+    def _admit(self, examples: Ints) -> None:
+        """Give examples a place among the sums."""
+        if not len(examples):
+            return
+        free = np.ones(len(self.sums), bool)
+        free[self.place[self.place >= 0]] = False
+        places = np.flatnonzero(free)
+        more = len(examples) - len(places)
+        if more > 0:
+            places = np.concatenate([places, len(self.sums) + np.arange(more)])
+            self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
+        self.place[examples] = places = places[: len(examples)]
+        self.sums[torch.as_tensor(places, device=self.device)] = 0
+
+    def _fitting(self, split: Split) -> int:
+        """How many of the panels there is room to halve now; nodes of other panels are released first."""
+        if not len(split.panels):
+            return 0
+        for spare in (split.panels, split.panels[:1]):
+            want = np.cumsum(self.cost(split))[len(spare) - 1]
+            if want > self.store.room:
+                self._release(int(want) - self.store.room, spare)
+        return max(1, int(np.searchsorted(np.cumsum(self.cost(split)), self.store.room, side="right")))
+
+    def _divide(self, split: Split, fresh: Ints) -> Ints:
+        """Halve panels and start the lines of fresh examples, and evaluate the new nodes, all in one go.
+
+        Returns:
+            Where each panel went that was not halved.
+        """
+        old = self.panels[split.panels]
+        lines = self._lines(fresh)
+        count = len(lines)
+        line, depth = np.concatenate([old.line, lines]), np.concatenate([split.depths, np.full(count, self.halvings)])
+        start, width = np.concatenate([old.start, np.zeros(count)]), np.concatenate([old.width, np.ones(count)])
+        before = np.concatenate([old.slots, np.full((count, len(self.rule.nodes)), -1)])
+        groups = [_Divided.of(at, d, before) for d in sorted(set(depth.tolist())) for at in [np.flatnonzero(depth == d)]]
+        nodes, slots = self._placed(groups, line, start, width, lines)
+        for done in self.evaluator.gradients_at(nodes):
+            self.store.put(slots[done.index], done)
+        for group in groups:
+            mine = group.at[group.at < len(old)]
+            if len(mine):
+                self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
+        parts = [group.parts(line, start, width) for group in groups]
+        all_lines, starts, widths, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.store.hold(slots)
+        children = Panels(all_lines, starts, widths, slots, *self._sum(slots, widths, all_lines))
+        self.store.release(old.slots[old.slots[:, 0] >= 0])
+        kept = np.ones(len(self.panels), bool)
+        kept[split.panels] = False
+        self.panels = self.panels[kept].plus(children)
+        return np.cumsum(kept) - 1
+
+    def _placed(
+        self, groups: list[_Divided], line: Ints, start: Floats, width: Floats, fresh_lines: Ints
+    ) -> tuple[Nodes, Ints]:
+        """The nodes that have no slot yet, with those off the grid of fresh lines; and the slots that they are given now."""
+        times, lines = [], []
+        for group in groups:
+            new, steps = group.slots < 0, group.slots.shape[1] - 1
+            times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
+            lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
+        extra = fresh_lines if self.off_grid is not None else fresh_lines[:0]
+        t = np.concatenate([*times, np.full(len(extra), self.off_grid or 0.0)])
+        where = np.concatenate([*lines, extra])
+        taken = self.store.take(len(t))
+        self.off_grid_slots[extra] = mine = taken[len(t) - len(extra) :]
+        self.store.hold(mine)
+        for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times]))[:-1], strict=True):
+            group.slots[group.slots < 0] = mine
+        return Nodes(t, where % self.examples, where // self.examples), taken
+
+    def _blocks(self, count: int) -> Iterator[slice]:
+        """Slices of so many panels, each small enough to be weighed at a time."""
+        size = max(1, self.block_bytes // (len(self.rule.nodes) * self.evaluator.features * 8))
+        return (slice(first, first + size) for first in range(0, count, size))
+
+    def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
+        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
+        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, rows, sums, alpha=sign)
+
+    def _subtract(self, slots: Ints, old: Panels) -> None:
+        """Take the share of panels out of the sums, just as it was put in."""
+        for block in self._blocks(len(slots)):
+            sums = weighed(self.rule, self.store.rows(slots[block]), old.weights[block], old.width[block], torch.float64)
+            self._add(old.line[block], sums, -1)
+
+    def _sum(self, slots: Ints, widths: Floats, line: Ints) -> list[Any]:
+        """Apply the rule to panels and add what it gives to the sums.
+
+        Returns:
+            What the rule says about the panels: the columns of :class:`Panels` from ``norms`` on.
+        """
+        said = []
+        for block in self._blocks(len(slots)):
+            here = slots[block]
+            scores, slopes = self.store.scores[here], self.store.slopes[here]
+            found = measure(self.rule, self.store.rows(here), scores, slopes, widths[block], torch.float64)
+            self._add(line[block], found.sums, 1)
+            said.append((found.norms, found.missing, found.weights))
+        return [np.concatenate(column) for column in zip(*said, strict=True)]
+
+    def _release(self, count: int, spare: Ints) -> None:
+        """Free slots by releasing the nodes of the panels with the smallest indicators (their sums stay).
+
+        Args:
+            count: how many slots to gain.
+            spare: panels that must keep theirs.
+        """
+        candidates = np.flatnonzero(self.panels.slots[:, 0] >= 0)
+        candidates = np.setdiff1d(candidates, spare)
+        order = candidates[np.argsort(self.panels.indicators(self.rule, 0)[candidates])]
+        goal = self.store.room + count
+        for index in order:
+            if self.store.room >= goal:
+                return
+            self.store.release(self.panels.slots[index])
+            self.panels.slots[index] = -1
+
+    def remove(self, examples: Ints) -> Ints:
+        """Drop finished examples; returns where each remaining panel went (-1 for those that are gone)."""
+        if not len(examples):
+            return np.arange(len(self.panels))
+        over = np.zeros(self.examples, bool)
+        over[examples] = True
+        kept = ~over[self.panels.line % self.examples]
+        gone, lines = self.panels.slots[~kept], self._lines(examples)
+        extra = self.off_grid_slots[lines]
+        self.store.release(np.concatenate([gone[gone[:, 0] >= 0].ravel(), extra[extra >= 0]]))
+        self.off_grid_slots[lines] = -1
+        self.panels = self.panels[kept]
+        self.place[examples] = -1
+        return np.where(kept, np.cumsum(kept) - 1, -1)
+
+    def _lines(self, examples: Ints) -> Ints:
+        """The lines of examples, by piece."""
+        return (examples + self.examples * np.arange(self.pieces)[:, None]).ravel()
+
+    def pooled(self, examples: list[int], shares: Floats) -> Tensor:
+        """The sums of some examples over their pieces, (examples, columns, features)."""
+        rows = torch.as_tensor(self.place[examples], device=self.device)
+        if self.pieces == 1:
+            sums = self.sums[:, 0].index_select(0, rows)
+            return sums if shares[0] == 1 else sums * float(shares[0])
+        weights = torch.as_tensor(shares, dtype=self.sums.dtype, device=self.device)
+        return torch.einsum("apcd,p->acd", self.sums, weights).index_select(0, rows)
 
 
 class GradientStore:
-    """Slots that hold one evaluated node each, counted by the panels that use them.
+    """Slots that hold the gradient at one evaluated node each, counted by the panels that use them.
 
     Slots come in blocks, so that a growing store never copies what it holds; each is as large as all before it, so that there
     are few to look into.
@@ -70,7 +415,7 @@ class GradientStore:
         old = len(self)
         left = self.capacity - old
         size = min(max(self.block, old), left) if left > 0 else self.block
-        block = self._taken(size)
+        block = self._allocated(size)
         self._starts = np.append(self._starts, old)
         self._blocks.append(block)
         extra = np.zeros(size)
@@ -78,12 +423,12 @@ class GradientStore:
         self._uses = np.append(self._uses, extra.astype(np.int64))
         self._free += list(range(old + size - 1, old - 1, -1))
 
-    def _taken(self, size: int) -> Tensor:
-        """Memory for so many slots; recordings of models make room for it."""
+    def _allocated(self, size: int) -> Tensor:
+        """Memory for so many slots; CUDA graphs of models make room for it."""
         try:
             return torch.empty(size, self.features, dtype=self.dtype, device=self.device)
         except torch.OutOfMemoryError:
-            release()
+            release_graphs()
             torch.cuda.empty_cache()
             return torch.empty(size, self.features, dtype=self.dtype, device=self.device)
 
@@ -116,11 +461,6 @@ class GradientStore:
             inside = slots[which] - self._starts[n]
             yield self._blocks[n], *(torch.as_tensor(part, device=self.device) for part in (which, inside))
 
-    def clear(self) -> None:
-        """Free all slots."""
-        self._uses[:] = 0
-        self._free = list(range(len(self) - 1, -1, -1))
-
     def hold(self, slots: Ints) -> None:
         """Count one more use of each slot."""
         np.add.at(self._uses, slots.ravel(), 1)
@@ -131,283 +471,3 @@ class GradientStore:
         np.add.at(self._uses, flat, -1)
         unused = flat[self._uses[flat] == 0]
         self._free += dict.fromkeys(unused.tolist())  # each once
-
-
-LITTLE = 1 << 10
-"""Features of all examples together up to which the sums are taken on a CPU: it has done them before a GPU is asked."""
-
-
-@dataclass
-class Panels:
-    """Panels, one row each. A line is one piece of one example's path: piece * examples + example."""
-
-    line: Ints
-    start: Floats
-    width: Floats
-    slots: Ints  # (panels, 5) in the store; -1 where the nodes were let go
-    trapezoid: Floats
-    simpson: Floats
-    missing_t: Floats
-    missing_s: Floats
-    weights: Floats  # (panels, 2, 5)
-
-    @staticmethod
-    def none() -> Panels:
-        """No panels."""
-        empty, line = np.zeros(0), np.zeros(0, np.int64)
-        return Panels(line, empty, empty, np.zeros((0, 5), np.int64), empty, empty, empty, empty, np.zeros((0, 2, 5)))
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    def __getitem__(self, index: Any) -> Panels:
-        return Panels(*[column[index] for column in _columns(self)])
-
-    def plus(self, other: Panels) -> Panels:
-        """These and those."""
-        return Panels(*map(np.concatenate, zip(_columns(self), _columns(other), strict=True)))
-
-    def missing(self, rule: str) -> Floats:
-        """What each panel misses of the change of the score, signed."""
-        return self.missing_t if rule == "trapezoid" else self.missing_s
-
-    def indicators(self, rule: str) -> Floats:
-        """The nested difference as an error, or what the panel misses of the score if that is more."""
-        norm = self.trapezoid if rule == "trapezoid" else self.simpson
-        return np.asarray(np.maximum(KAPPA[rule] * norm, np.abs(self.missing(rule))))
-
-
-_columns = attrgetter(*(field.name for field in fields(Panels)))
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """Panels, those of each example together: what is asked of each example is asked of all at once.
-
-    Attributes:
-        order: which panels of the table they are.
-        panels: they themselves.
-        examples: whose they are, each once.
-        starts: where those of each example start.
-        squares: for each rule, squared indicators times the weight of the piece.
-        missing: for each rule, what they miss of the change of the score, times that weight.
-    """
-
-    order: Ints
-    panels: Panels
-    examples: Ints
-    starts: Ints
-    squares: dict[str, Floats]
-    missing: dict[str, Floats]
-
-    @staticmethod
-    def of(panels: Panels, examples: int, shares: Floats) -> Grouped:
-        """The panels of a table of so many examples, with the weight of each piece."""
-        order = np.argsort(panels.line % examples, kind="stable")
-        panels = panels[order]
-        piece, owner = np.divmod(panels.line, examples)
-        new = np.ones(len(owner), bool)
-        new[1:] = owner[1:] != owner[:-1]
-        starts = np.flatnonzero(new)
-        weight = shares[piece]
-        squares = {rule: (weight * panels.indicators(rule)) ** 2 for rule in KAPPA}
-        missing = {rule: weight * panels.missing(rule) for rule in KAPPA}
-        return Grouped(order, panels, owner[starts], starts, squares, missing)
-
-    @cached_property
-    def parts(self) -> dict[int, slice]:
-        """The panels of each example."""
-        return dict(
-            zip(self.examples.tolist(), map(slice, self.starts.tolist(), [*self.starts[1:].tolist(), None]), strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class _Divided:
-    """Panels that are all halved equally often: which, how often, and the slots of the nodes on what becomes of them."""
-
-    at: Ints
-    depth: int
-    slots: Ints  # (panels, 4 * 2**depth + 1)
-
-    @staticmethod
-    def of(at: Ints, depth: int, before: Ints) -> _Divided:
-        """With the nodes that are there already, of all panels (panels, 5), in their places."""
-        slots = np.full((len(at), 4 * 2**depth + 1), -1, np.int64)
-        slots[:, :: 2**depth] = before[at]
-        return _Divided(at, depth, slots)
-
-    def parts(self, line: Ints, start: Floats, width: Floats) -> tuple[Ints, Floats, Floats, Ints]:
-        """Lines, starts, widths and slots of the new panels."""
-        count = 2**self.depth
-        inside = 4 * np.arange(count)[:, None] + np.arange(5)
-        starts = start[self.at, None] + width[self.at, None] * np.arange(count) / count
-        slots = self.slots[:, inside].reshape(-1, 5)
-        return np.repeat(line[self.at], count), starts.ravel(), np.repeat(width[self.at] / count, count), slots
-
-
-class Mesh:
-    """Panels, the store of their nodes, and their sums for each place (an unfinished example) and piece.
-
-    Args:
-        evaluator: evaluates new nodes.
-        memory: the user's limit in bytes, two fifths of which are for kept gradients; None for the usual one.
-        least: slots that must be there in any case.
-    """
-
-    def __init__(self, evaluator: Evaluator, memory: int | None, least: int) -> None:
-        self.evaluator = evaluator
-        self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
-        here = has_float64(evaluator.device) and evaluator.features * self.examples > LITTLE
-        self.device = evaluator.device if here else torch.device("cpu")
-        store_bytes = STORE_BYTES if memory is None else 2 * memory // 5
-        block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
-        self.block_bytes = block if memory is None else min(block, memory // 32)
-        capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
-        self.store = GradientStore(evaluator.features, capacity, evaluator.dtype, self.device)
-        self.panels = Panels.none()
-        self.sums = torch.zeros(0, self.pieces, 4, evaluator.features, dtype=torch.float64, device=self.device)
-        self.place = np.full(self.examples, -1, np.int64)
-        self.witness = np.full(self.examples * self.pieces, -1, np.int64)  # slots, where evaluated at the start
-
-    def admit(self, examples: Ints) -> None:
-        """Give examples a place among the sums."""
-        if not len(examples):
-            return
-        free = np.ones(len(self.sums), bool)
-        free[self.place[self.place >= 0]] = False
-        places = np.flatnonzero(free)
-        more = len(examples) - len(places)
-        if more > 0:
-            places = np.concatenate([places, len(self.sums) + np.arange(more)])
-            self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
-        self.place[examples] = places = places[: len(examples)]
-        self.sums[torch.as_tensor(places, device=self.device)] = 0
-
-    def refine(self, parents: Ints, depths: Ints, fresh: Ints, first: int, witness: float | None = None) -> Ints:
-        """Halve panels so many times over, and start the lines of fresh examples; evaluate what that needs, all at once.
-
-        Args:
-            parents: panels to halve.
-            depths: how many times each: once makes two panels of it, twice four.
-            fresh: examples to start.
-            first: how many times the whole line is halved for that.
-            witness: a time off the grid, to be evaluated with the start of a line, if given.
-
-        Returns:
-            Where each panel went that was not halved.
-        """
-        old = self.panels[parents]
-        lines, count = self._lines(fresh), len(fresh) * self.pieces
-        line, depth = np.concatenate([old.line, lines]), np.concatenate([depths, np.full(count, first)])
-        start, width = np.concatenate([old.start, np.zeros(count)]), np.concatenate([old.width, np.ones(count)])
-        before = np.concatenate([old.slots, np.full((count, 5), -1)])
-        groups = [_Divided.of(at, d, before) for d in sorted(set(depth.tolist())) for at in [np.flatnonzero(depth == d)]]
-        self._evaluate(groups, line, start, width, lines if witness is not None else lines[:0], witness or 0.0)
-        for group in groups:
-            mine = group.at[group.at < len(old)]
-            if len(mine):
-                self._subtract(group.slots[: len(mine), :: 2**group.depth], old[mine])
-        parts = [group.parts(line, start, width) for group in groups]
-        all_lines, starts, widths, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
-        self.store.hold(slots)
-        children = Panels(all_lines, starts, widths, slots, *self._sum(slots, widths, all_lines))
-        self.store.release(old.slots[old.slots[:, 0] >= 0])
-        kept = np.ones(len(self.panels), bool)
-        kept[parents] = False
-        self.panels = self.panels[kept].plus(children)
-        return np.cumsum(kept) - 1
-
-    def _evaluate(
-        self, groups: list[_Divided], line: Ints, start: Floats, width: Floats, witnessed: Ints, witness: float
-    ) -> None:
-        """Evaluate the nodes that have no slot yet, and the witnesses of some lines, and give them one."""
-        times, lines = [], []
-        for group in groups:
-            new, steps = group.slots < 0, group.slots.shape[1] - 1
-            times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
-            lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
-        t, where = np.concatenate([*times, np.full(len(witnessed), witness)]), np.concatenate([*lines, witnessed])
-        taken = self.store.take(len(t))
-        self.witness[witnessed] = mine = taken[len(t) - len(witnessed) :]
-        self.store.hold(mine)
-        for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times]))[:-1], strict=True):
-            group.slots[group.slots < 0] = mine
-        for done in self.evaluator.gradients_at(Nodes(t, where % self.examples, where // self.examples)):
-            self.store.put(taken[done.index], done)
-
-    def _blocks(self, count: int) -> Iterator[slice]:
-        """Slices of so many panels, each small enough to be measured at a time."""
-        size = max(1, self.block_bytes // (5 * self.evaluator.features * 8))
-        return (slice(first, first + size) for first in range(0, count, size))
-
-    def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
-        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
-        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, rows, sums, alpha=sign)
-
-    def _subtract(self, slots: Ints, old: Panels) -> None:
-        """Take the share of panels out of the sums, just as it was put in."""
-        for block in self._blocks(len(slots)):
-            sums = weighed(self.store.rows(slots[block]), old.weights[block], old.width[block], torch.float64)
-            self._add(old.line[block], sums, -1)
-
-    def _sum(self, slots: Ints, widths: Floats, line: Ints) -> list[Any]:
-        """Apply the panel rules and add what they give to the sums.
-
-        Returns:
-            What they say about the panels: the columns of :class:`Panels` from ``trapezoid`` on.
-        """
-        said = []
-        for block in self._blocks(len(slots)):
-            here = slots[block]
-            found = measure(
-                self.store.rows(here), self.store.scores[here], self.store.slopes[here], widths[block], torch.float64
-            )
-            self._add(line[block], found.sums, 1)
-            said.append((found.trapezoid, found.simpson, found.missing_t, found.missing_s, found.weights))
-        return [np.concatenate(column) for column in zip(*said, strict=True)]
-
-    def let_go(self, count: int, spare: Ints) -> None:
-        """Free slots by forgetting the nodes of the panels with the smallest indicators (their sums stay).
-
-        Args:
-            count: how many slots to gain.
-            spare: panels that must keep theirs.
-        """
-        candidates = np.flatnonzero(self.panels.slots[:, 0] >= 0)
-        candidates = np.setdiff1d(candidates, spare)
-        order = candidates[np.argsort(self.panels.indicators("trapezoid")[candidates])]
-        goal = self.store.room + count
-        for index in order:
-            if self.store.room >= goal:
-                return
-            self.store.release(self.panels.slots[index])
-            self.panels.slots[index] = -1
-
-    def remove(self, examples: Ints) -> Ints:
-        """Drop finished examples; returns where each remaining panel went (-1 for those that are gone)."""
-        if not len(examples):
-            return np.arange(len(self.panels))
-        over = np.zeros(self.examples, bool)
-        over[examples] = True
-        kept = ~over[self.panels.line % self.examples]
-        gone, lines = self.panels.slots[~kept], self._lines(examples)
-        witnesses = self.witness[lines]
-        self.store.release(np.concatenate([gone[gone[:, 0] >= 0].ravel(), witnesses[witnesses >= 0]]))
-        self.witness[lines] = -1
-        self.panels = self.panels[kept]
-        self.place[examples] = -1
-        return np.where(kept, np.cumsum(kept) - 1, -1)
-
-    def _lines(self, examples: Ints) -> Ints:
-        """The lines of examples, by piece."""
-        return (examples + self.examples * np.arange(self.pieces)[:, None]).ravel()
-
-    def pooled(self, places: Ints, shares: Floats) -> Tensor:
-        """The sums of some places over their pieces, (places, 4, features)."""
-        rows = torch.as_tensor(places, device=self.device)
-        if self.pieces == 1:
-            sums = self.sums[:, 0].index_select(0, rows)
-            return sums if shares[0] == 1 else sums * float(shares[0])
-        weights = torch.as_tensor(shares, dtype=self.sums.dtype, device=self.device)
-        return torch.einsum("apcd,p->acd", self.sums, weights).index_select(0, rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..tracing.kinds import smallest
+from ..tracing.backward import smallest
 from ..tracing.program import Operation, Ref
 
 Gaps = Callable[..., Sequence[Tensor]]

@@ -170,7 +170,7 @@ class LinePart:
         program = self.network.program
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # operations that torch runs row by row
-            for number, step in enumerate(program.steps):
+            for number, step in enumerate(program.operations):
                 wide = widened(step)
                 if kinked(step):
                     self._break(wide)

@@ -14,9 +14,10 @@ from torch.utils import _pytree as pytree
 from ..backends.torch_function import TorchFunction
 from ..errors import IntegrandError
 from ..functions.target import Scorer, main_tensor
-from ..memory import in_parts
-from ..tracing.kinds import Kind, kind_of
-from ..tracing.program import Operation, Program, Ref, Values, trace
+from ..memory import all_rows
+from ..tracing.backward import Kind, kind_of
+from ..tracing.program import Operation, Program, Ref, Values
+from ..tracing.tracer import trace
 from .region_kinks import COMPARISONS, kinked
 
 
@@ -76,10 +77,10 @@ def network(function: TorchFunction, example: int) -> PiecewiseLinearNetwork:
     except IntegrandError as error:
         raise NotExactError(f"the model's operations cannot be followed one by one: {error}") from error
     values = program.run(tuple(leaf.index_select(0, row) for leaf in function.inputs))
-    kinds = {step.out: kind_of(step, values) for step in program.steps}
+    kinds = {step.out: kind_of(step, values) for step in program.operations}
     _check(program, kinds, values)
-    last = {program.result: len(program.steps)}
-    for number, step in enumerate(program.steps):
+    last = {program.result: len(program.operations)}
+    for number, step in enumerate(program.operations):
         for index in step.refs:
             last[index] = max(number, last.get(index, 0))
     return PiecewiseLinearNetwork(program, last, {i: _bytes(value) for i, value in enumerate(values)})
@@ -98,14 +99,14 @@ def whole_output(function: TorchFunction) -> TorchFunction:
         return outputs(function.run(tuple(leaf.index_select(0, rows) for leaf in function.inputs), rows), rows)
 
     with torch.no_grad():
-        at_input = torch.cat(in_parts(run, function.examples, function.inputs[0].device))
+        at_input = torch.cat(all_rows(run, function.examples, function.inputs[0].device))
     return replace(function, scorer=outputs, at_input=at_input)
 
 
 def _check(program: Program, kinds: Mapping[int, Kind], values: Values) -> None:
     """Refuse the first step that is not piecewise linear in what it gets."""
-    made_by = {step.out: step for step in program.steps}
-    for step in program.steps:
+    made_by = {step.out: step for step in program.operations}
+    for step in program.operations:
         if not _follows(step, kinds[step.out], made_by):
             where = f" in module {step.module!r}" if step.module else ""
             raise NotExactError(f"the operation {step.name!r}{where} is not piecewise linear ({kinds[step.out].value})")

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..arrays import Floats, Ints
 from ..backends.torch_function import TorchFunction
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
+from ..paths.base import Nodes
 from ..trees import Leaves
 from .region_lines import CLOSE, PathLine, RegionLimits, follow_lines, thinned
 from .region_network import TRACED, NotExactError, PiecewiseLinearNetwork, network, scores_of, seeds, whole, whole_output

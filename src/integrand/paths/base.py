@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..certificate import Promise, promised
 from ..errors import InputError, OptionError
 from ..trees import Leaves, Tensors, Tree, flat, flatten, unflat
@@ -44,6 +45,21 @@ class Piece:
     def points_at(self, t: Tensor, rows: Tensor) -> Leaves:
         """The points alone at times (N,) for examples (N,)."""
         return self.at(t, rows)[0] if self.points is None else self.points(t, rows)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Points of paths: times ``t`` in [0, 1] on ``pieces`` of the paths of examples ``rows``, (K,) each."""
+
+    t: Floats
+    rows: Ints
+    pieces: Ints
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __getitem__(self, index: Ints) -> Nodes:
+        return Nodes(self.t[index], self.rows[index], self.pieces[index])
 
 
 @runtime_checkable

@@ -470,7 +470,7 @@ def test_equal_rows_are_found_in_all_tensors() -> None:
 
 def test_nodes_are_gathered_by_point() -> None:
     """Every node with a twin comes once, beside its twins; blocks hold no more than there is room for."""
-    from integrand.evaluation.nodes import Nodes
+    from integrand.paths.base import Nodes
 
     generator = np.random.default_rng(0)
     rows, pieces = generator.integers(0, 12, 300), generator.integers(0, 2, 300)

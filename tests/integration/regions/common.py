@@ -37,7 +37,7 @@ def evaluator_of(
     if not function.batched:
         starts = [tuple(leaf[None] for leaf in start) for start in starts]
     lines: list[Piece] = pieces or [segment(start, function.inputs, 1 / len(starts)) for start in starts]
-    chunks = Chunks.start(torch.device("cpu"), rows=None, memory=None, row_bytes=512)
+    chunks = Chunks.start(torch.device("cpu"), rows=None, memory=None, input_bytes=512)
     columns = None if groups is None else columns_of((groups,), function.inputs)[0]
     return Evaluator(function, lines, chunks, Reporter(False), columns)
 
