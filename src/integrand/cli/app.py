@@ -90,6 +90,10 @@ class LazyGroup(TyperGroup):
         for entry in COMMANDS:
             self.add_command(LazyCommand(entry))
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands in the order of the table."""
+        return list(self.commands)
+
 
 app = typer.Typer(
     name="integrand",

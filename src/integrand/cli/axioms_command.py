@@ -1,4 +1,4 @@
-"""``integrand axioms``: every method against every axiom."""
+"""``integrand axioms``: which attribution methods keep which axioms of the paper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..trees import Tensors, flatten
 
 
 class Format(enum.StrEnum):
-    """How to write the table."""
+    """The format of the table of verdicts."""
 
     text = "text"
     html = "html"
@@ -92,7 +92,7 @@ def _on_model(
     equivalent: str | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What the table needs to know of a user's model; nothing for a search."""
+    """The options that describe a user's model to the table; empty without --model, when small networks are searched."""
     if model is None:
         given = {"--input": input, "--shape": shape, "--baseline": baseline, "--target": target, "--score": score}
         given["--equivalent"] = equivalent
@@ -117,7 +117,7 @@ def _on_model(
 
 
 def _try(name: str, model: Any, x: torch.Tensor, shape: str) -> None:
-    """Run a model once on a shape that was typed: where it cannot, what it says in one line."""
+    """Run a model once on an input of the shape that was typed; if it fails, report its error in one line."""
     try:
         with torch.no_grad():
             model(x)
@@ -152,7 +152,7 @@ def _write(text: str, out: Path | None) -> None:
 
 @contextmanager
 def _bar(cells: int) -> Iterator[Callable[[Step], object]]:
-    """A progress bar on a terminal, silence elsewhere."""
+    """A progress bar if standard error is a terminal, or none; gives the function that moves it."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=cells)
@@ -160,7 +160,7 @@ def _bar(cells: int) -> Iterator[Callable[[Step], object]]:
 
 
 def _show(found: Table, *, evidence: bool) -> None:
-    """The table with colours, and the counter-examples below it."""
+    """Print the table in colours and, if wanted, the counter-examples below it."""
     console = Console()
     grid = Grid(
         "method", *(_HEADS.get(axiom, axiom) for axiom in found.axioms), title=f"On {found.where}", title_justify="left"
@@ -190,7 +190,7 @@ _HEADS = {
     "linearity": "linear",
     "symmetry": "symmetric",
 }
-"""Short enough for a terminal of 80 columns."""
+"""Headings of the columns by axiom, short enough for a terminal of 80 columns."""
 
 _CODE = "Python that brings each of these back is in the page and in the data: --out table.html, or --format json (code)."
 
@@ -206,7 +206,7 @@ def _cell(verdict: Verdict) -> Text:
 
 
 def load_tensors(text: str, *, what: str = "--input") -> Tensors:
-    """Tensors from a file: .pt, .npy, .npz and .safetensors (several arrays become a dict by their names)."""
+    """Load tensors from a .pt, .npy, .npz or .safetensors file; several arrays become a dict by their names."""
     path = Path(text)
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": lambda p: torch.from_numpy(np.load(p, allow_pickle=False)),
@@ -236,7 +236,7 @@ def _alone(found: Any) -> Tensors:
 
 
 def random_input(shape: str, *, seed: int = 0) -> Tensor:
-    """One example of normal numbers, from ``3,224,224``; the same for the same seed."""
+    """Draw one example from a normal distribution, with a shape such as ``3,224,224``; the same seed gives the same example."""
     try:
         sizes = tuple(int(part) for part in shape.split(","))
         if min(sizes) < 1:

@@ -1,4 +1,4 @@
-"""``integrand image``: what a network sees in photos, and which pixels made it say so."""
+"""``integrand image``: what a network sees in photos, and which pixels its answer is due to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .photo_files import photos as listed
 
 
 class PathName(enum.StrEnum):
-    """From the baseline to the photo."""
+    """The path of integration from the baseline to the photo."""
 
     straight = "straight"
     blur = "blur"
@@ -28,14 +28,14 @@ class PathName(enum.StrEnum):
 
 
 class Order(enum.StrEnum):
-    """The colours' order in the network's input."""
+    """The order of the colour channels in the network's input."""
 
     RGB = "RGB"
     BGR = "BGR"
 
 
 class FitName(enum.StrEnum):
-    """How a photo becomes as large as the network's input."""
+    """How a photo is brought to the size of the network's input."""
 
     crop = "crop"
     stretch = "stretch"
@@ -130,7 +130,7 @@ def image(
 
 
 def run(job: PhotoJob, named: list[Path], files: list[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
-    """One photo as a report; several, a folder, or one that goes into a folder, as a gallery."""
+    """Explain one photo as a report; several photos, a folder, or one photo that is written into a folder, as a gallery."""
     into = out is not None and (out.is_dir() or not out.suffix)
     if len(files) == 1 and not named[0].is_dir() and not into:
         if job.views and (out is None or out.suffix.lower() not in PICTURES):
@@ -141,14 +141,14 @@ def run(job: PhotoJob, named: list[Path], files: list[Path], out: Path | None, *
 
 
 def stamped_code(model: str) -> list[int]:
-    """What differs when the file of a user's own model was changed."""
+    """Size and time of change of the file that defines a user's own model; empty for a model by name."""
     module = sys.modules.get(model.partition(":")[0]) if ":" in model else None
     file = getattr(module, "__file__", None)
     return [] if file is None else stamp(Path(file))
 
 
 def known_views(names: list[str] | None) -> tuple[str, ...]:
-    """The views that were named, if they exist."""
+    """Check the names given with --view; an error names the views there are."""
     for name in names or ():
         if name not in VIEWS:
             raise OptionError(f"got --view {name!r}; expected one of {', '.join(VIEWS)}.")

@@ -1,4 +1,4 @@
-"""``integrand molecule``: which atoms and bonds made a network say so."""
+"""``integrand molecule``: which atoms and bonds a network's prediction for a molecule is due to."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def molecule(
 
 
 def _check_apart(file: Path | None, out: Path | None) -> None:
-    """See that the molecules are not overwritten by what is said of them."""
+    """Check that the output would not overwrite the file of molecules."""
     if file is not None and out is not None and file.exists() and out.exists() and file.samefile(out):
         raise OptionError(
             f"got {str(out)!r} as --file and --out; expected another file to write to, such as values{out.suffix}."
@@ -79,7 +79,7 @@ def _check_apart(file: Path | None, out: Path | None) -> None:
 
 
 def _patterns(given: Sequence[str]) -> dict[str, str]:
-    """SMARTS by their names, seen to be readable before the work begins."""
+    """Parse the NAME=SMARTS options, and check before the work begins that RDKit can read the patterns."""
     found = {}
     for text in given:
         name, equals, pattern = text.partition("=")

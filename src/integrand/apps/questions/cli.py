@@ -1,4 +1,4 @@
-"""``integrand questions`` and ``integrand rules``: what a question asks for, which words told, and the rules behind it."""
+"""``integrand questions`` and ``integrand rules``: what questions ask for, by which words, and rules over many of them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, say,
 from .question_files import QuestionRecord, decoded, parsed, read
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
-"""Of files that may hold questions."""
+"""A single word with such an ending is taken for the name of a file, not for a question."""
 
 
 class ModelName(enum.StrEnum):
-    """The classifiers."""
+    """The data set that a question classifier was trained on: WikiTableQuestions or TREC."""
 
     wtq = "wtq"
     trec = "trec"
@@ -113,14 +113,14 @@ def rules(
 
 
 def _asked(given: Sequence[str]) -> QuestionRecord:
-    """Questions as they were typed; one that is the name of a file, or -, stands for what is in it."""
+    """The questions that were typed; if the only one is the name of a file, or -, those in the file or in standard input."""
     if len(given) == 1 and (given[0] == "-" or _is_path(given[0])):
         return _files(given)
     return QuestionRecord(tuple(given), None)
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text names what is there, or looks like a path: no question is a word with a slash or such an ending."""
+    """Whether a text is the name of a file: there is one, or it is a single word with a slash or one of :data:`ENDINGS`."""
     if not text.strip():  # Path("") is where one stands
         return False
     named = len(text.split()) == 1 and ("/" in text or Path(text).suffix.lower() in ENDINGS)
@@ -154,7 +154,7 @@ def _options(out: Path, classifier: app.Classifier, running: bool) -> dict[str, 
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int, int], object]]:
-    """On a terminal; silence elsewhere."""
+    """A progress bar over questions if standard error is a terminal, or none; gives the function that moves it."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("questions", total=total)

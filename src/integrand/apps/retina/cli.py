@@ -16,7 +16,7 @@ from ..images.photo_files import photos as listed
 
 
 class Start(enum.StrEnum):
-    """Where the path starts."""
+    """The baseline, where the path of integration starts."""
 
     blurred = "blurred"
     black = "black"

@@ -24,7 +24,7 @@ WRITING = ("continuation", "max_new_tokens", "span")
 
 
 class Task(enum.StrEnum):
-    """What the model does."""
+    """The task of a Hugging Face model."""
 
     classify = "classify"
     answer = "answer"
@@ -33,7 +33,7 @@ class Task(enum.StrEnum):
 
 
 class Baseline(enum.StrEnum):
-    """What words are replaced with."""
+    """The baseline: what stands in for the embedding of a word."""
 
     zero = "zero"
     pad = "pad"
@@ -42,7 +42,7 @@ class Baseline(enum.StrEnum):
 
 
 class PartName(enum.StrEnum):
-    """What of an answer is explained."""
+    """The part of an extracted answer that is explained: its start, its end, or both."""
 
     start = "start"
     end = "end"
@@ -50,7 +50,7 @@ class PartName(enum.StrEnum):
 
 
 class Pooling(enum.StrEnum):
-    """How a sentence's vector is made of its tokens'."""
+    """How the vectors of a sentence's tokens are pooled into one."""
 
     mean = "mean"
     first = "first"
@@ -59,7 +59,7 @@ class Pooling(enum.StrEnum):
 
 
 class Precision(enum.StrEnum):
-    """What the model computes in."""
+    """The data type that the model computes in."""
 
     float32 = "float32"
     float64 = "float64"
@@ -73,7 +73,7 @@ IGNORED = {
     Task.generate: ("context", "target", "part", "pooling"),
     Task.similar: ("context", "target", "against", "part", "score", *WRITING),
 }
-"""Options that mean nothing for a task."""
+"""The options that have no meaning for each task, and are refused."""
 
 
 def text(
@@ -127,7 +127,7 @@ def text(
 
 
 def load(name: str, task: Task | None, *, device: str | None = None, dtype: str | None = None) -> tuple[Any, Any, Task]:
-    """A model in eval mode, its tokenizer, and what it does."""
+    """Load a model, in eval mode, and its tokenizer; also gives the task, by the model's own head if none is named."""
     import torch
 
     try:
@@ -164,7 +164,7 @@ def load(name: str, task: Task | None, *, device: str | None = None, dtype: str 
 
 
 def _check_complete(name: str, network: Any, missing: Iterable[str], task: Task) -> None:
-    """Refuse a model some of whose weights were drawn at random, since the file does not have them."""
+    """Refuse a model some of whose weights are not in its file, which transformers then initialises at random."""
     weights = dict(network.named_parameters(remove_duplicate=False))
     absent = {key for key in missing if key in weights}  # buffers are made anew
     there = {id(weight) for key, weight in weights.items() if key not in absent}
@@ -180,7 +180,7 @@ def _check_complete(name: str, network: Any, missing: Iterable[str], task: Task)
 
 
 def _check_vocabulary(name: str, tokenizer: Any, config: Any) -> None:
-    """Refuse a tokenizer that was made up, since the folder has none."""
+    """Refuse a tokenizer far smaller than the model's vocabulary: transformers makes one up if the folder has none."""
     size = getattr(config, "vocab_size", None)
     if isinstance(size, int) and 2 * len(tokenizer) < size:
         raise FileError(
@@ -190,7 +190,7 @@ def _check_vocabulary(name: str, tokenizer: Any, config: Any) -> None:
 
 
 def _check_given(ctx: typer.Context, task: Task | None) -> None:
-    """Refuse options that would be ignored."""
+    """Refuse options that the task would ignore."""
     for option in () if task is None else IGNORED[task]:
         source = ctx.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
@@ -200,7 +200,7 @@ def _check_given(ctx: typer.Context, task: Task | None) -> None:
 
 
 def _task(architectures: list[str]) -> Task:
-    """What a model does, by the name of its class."""
+    """The task of a model, from the name of its class."""
     name = architectures[0] if architectures else ""
     ends = {
         "ForSequenceClassification": Task.classify,
