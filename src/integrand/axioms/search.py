@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 SHRINKS = 200
-"""How many cases are judged, at most, to make a counter-example smaller: a few seconds for the slowest method."""
+"""How many cases are judged, at most, to make a counter-example smaller: enough for networks of a few units, and
+never the longest part of a search."""
 
 
 class Searched(Protocol):

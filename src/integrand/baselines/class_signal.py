@@ -18,8 +18,8 @@ from ..functions.target import main_tensor
 from ..trees import Leaves
 
 NEAR_ZERO, HIGH_HEAD_START = 0.1, 0.5
-"""Limits of the head start: up to the first the score of a baseline counts as near zero, above the second as high. A tenth
-of the rise is lost in any map; with half of it, attributions explain the smaller part of the score."""
+"""Limits of the head start: up to the first the score of a baseline counts as near zero; above the second it counts as high,
+since attributions then explain the smaller part of the rise above chance."""
 
 OWN_SIGNAL = 0.5
 """A baseline carries a signal of its own where its top class is more than halfway from chance to certainty."""

@@ -45,7 +45,7 @@ GATES = frozenset(
 """Operations whose results weigh other values; relevance goes to the values that they weigh."""
 
 LARGE = 1e4
-"""Relevances this many times the score are noted: digits are lost to cancellation, and so is the meaning of the map."""
+"""From this many times the score on, relevances are noted as large: they cancel almost entirely, and four digits are lost."""
 
 LARGE_NOTE = "sums close to zero share out many times what they got; composite= or a larger epsilon keeps them small"
 
