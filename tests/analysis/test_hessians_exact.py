@@ -9,7 +9,7 @@ from torch import nn
 
 import integrand as ig
 from integrand.interactions import integrated_hessians
-from integrand.quadrature.log_kronrod import panel_rule
+from integrand.quadrature.log_kronrod import log_weights
 
 from .interaction_references import distance, from_line, integral, naive
 
@@ -140,7 +140,7 @@ def test_an_irrelevant_feature_has_an_empty_row():
 @pytest.mark.parametrize(("start", "stop"), [(0.0, 1.0), (0.0, 2**-20), (0.25, 0.5), (2**-9, 2**-8)])
 def test_weights_integrate_polynomials_exactly(start, stop):
     """Up to degree 14, with and without the logarithm; the embedded rule up to degree 6."""
-    rule = panel_rule(start, stop)
+    rule = log_weights(start, stop)
     for power in (0, 3, 6, 14):
         scaled = ((rule.nodes - start) / (stop - start)) ** power
 

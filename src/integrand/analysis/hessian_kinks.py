@@ -17,7 +17,7 @@ from ..arrays import Floats
 from ..certificate import Status
 from ..evaluation.checks import noise
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
+from ..paths.base import Nodes
 from ..quadrature.log_kronrod import log_integral, slog
 from .hessian_panels import FoundInteractions, InteractionLimits
 from .interaction_rows import InteractionRows
@@ -115,7 +115,7 @@ def find_kinks(
     """The matrices of examples whose scores are piecewise linear between the baselines and the input."""
     if not examples:
         return {}
-    scores, gradients = evaluator.function.rounding(), noise(evaluator, np.array(examples))
+    scores, gradients = evaluator.function.score_rounding(), noise(evaluator, np.array(examples))
     pairs = zip(examples, gradients.tolist(), strict=True)
     rounding = {e: Rounding(evaluator.epsilon, float(scores[e]), noise) for e, noise in pairs}
     hidden = _curved(evaluator, rounding)

@@ -1,24 +1,24 @@
-"""Panels of the path: what each gives for the matrix, and what says how far off that is."""
+"""Integrated Hessians by panels: what each panel of a path gives for the matrix, how far off that is, and when to stop."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Floats
+from ..arrays import Bools, Floats, Ints
 from ..certificate import Status
-from ..evaluation.nodes import Nodes
-from ..quadrature.log_kronrod import NODES, panel_rule, slog, slog_between
+from ..paths.base import Nodes
+from ..quadrature.log_kronrod import LOG_KRONROD, log_weights, slog, slog_between
+from ..quadrature.panel_rules import PanelRule
 from .hessian_products import Curvature
 from .interaction_rows import InteractionRows
 
-Bools = NDArray[np.bool_]
 Key = tuple[int, int, float]
 """A point: piece, example, and where on the path."""
 
@@ -94,16 +94,21 @@ class MeasuredPanels:
         return self.nested + self.missed
 
 
-class Measuring:
-    """Measures panels; gradients at their ends are kept as long as a panel may need them.
+class HessianMesh:
+    """The panels of all unfinished examples that are open, and what the rule gives on them.
+
+    Gradients at the ends of panels are kept as long as a panel may need them.
 
     Args:
         curvature: runs the model.
         shares: (pieces,) the weight of each baseline.
+        rule: the panel rule.
     """
 
-    def __init__(self, curvature: Curvature, shares: Floats) -> None:
-        self.curvature = curvature
+    def __init__(self, curvature: Curvature, shares: Floats, rule: PanelRule = LOG_KRONROD) -> None:
+        self.rule, self.curvature = rule, curvature
+        self.panels: list[HessianPanel] = []
+        self.measured: MeasuredPanels
         self.shares = shares
         self.ends: dict[Key, tuple[float, Tensor]] = {}
         signs = np.random.default_rng(0).integers(0, 2, (curvature.evaluator.features, 3)) * 2.0 - 1
@@ -113,10 +118,17 @@ class Measuring:
         self.inside = (epsilon, 1 - 4 * epsilon)
         """Gradients at the ends of the path are asked for just inside, where a kink that sits on x or x' does not count."""
 
-    def __call__(self, panels: Sequence[HessianPanel]) -> MeasuredPanels:
+    def refine(self, split: list[HessianPanel], fresh: Ints) -> None:
+        """Open the parts of panels that were split, and the whole paths of fresh examples; evaluate all of their nodes."""
+        every = range(len(self.shares))
+        self.panels = split + [HessianPanel(piece, int(example), 0.0, 1.0) for example in fresh for piece in every]
+        self.measured = self._measure(self.panels)
+
+    def _measure(self, panels: Sequence[HessianPanel]) -> MeasuredPanels:
         """Evaluate all nodes of panels."""
         curvature, device = self.curvature, self.curvature.evaluator.device
-        rules = [panel_rule(panel.start, panel.stop) for panel in panels]
+        nodes_each = len(self.rule.nodes)
+        rules = [log_weights(panel.start, panel.stop) for panel in panels]
         self._find_ends(panels)
         share = np.array([self.shares[panel.piece] for panel in panels])
         columns = np.stack(
@@ -125,8 +137,8 @@ class Measuring:
         weights = torch.as_tensor(columns.reshape(-1, 6), device=device, dtype=curvature.wide)
         nodes = Nodes(
             np.concatenate([rule.nodes for rule in rules]),
-            np.repeat([panel.example for panel in panels], NODES),
-            np.repeat([panel.piece for panel in panels], NODES),
+            np.repeat([panel.example for panel in panels], nodes_each),
+            np.repeat([panel.piece for panel in panels], nodes_each),
         )
         count, rows = len(panels), curvature.rows
         matrix = weights.new_zeros(2, count, len(rows), rows.columns)
@@ -135,7 +147,7 @@ class Measuring:
         size, straight = np.zeros(count), np.ones(count, bool)
         scores, mixed = np.empty(len(nodes)), np.empty((2, len(nodes), 3))
         for done in curvature.at(nodes):
-            panel = done.index // NODES
+            panel = done.index // nodes_each
             scores[done.index] = done.scores
             for i, part in enumerate((done.terms, done.totals)):
                 mixed[i, done.index] = (part @ self.mixtures).double().cpu().numpy()
@@ -169,10 +181,10 @@ class Measuring:
         s = np.array([[panel.start, panel.stop] for panel in panels])
         f = np.array([[a[0], b[0]] for a, b in ends])
         slopes = torch.stack([torch.stack([a[1], b[1]]) for a, b in ends]) @ self.mixtures
-        g, curves = slopes.double().cpu().numpy(), mixed[1].reshape(-1, NODES, 3)
+        g, curves = slopes.double().cpu().numpy(), mixed[1].reshape(len(panels), -1, 3)
 
         def around(inner: Floats, outer: Floats) -> Floats:
-            return np.concatenate([outer[:, :1], inner.reshape(len(panels), NODES, *inner.shape[1:]), outer[:, 1:]], 1)
+            return np.concatenate([outer[:, :1], inner.reshape(len(panels), -1, *inner.shape[1:]), outer[:, 1:]], 1)
 
         return PanelProfile(around(t, s), around(scores, f), around(mixed[0], g), around(mixed[1], curves[:, [0, -1]]))
 
@@ -238,14 +250,12 @@ class Corners:
         errors: (kinks,) absolute L1.
     """
 
-    which: NDArray[np.bool_]
+    which: Bools
     values: Tensor
     errors: Floats
 
 
-def corners(
-    which: NDArray[np.bool_], jumps: Tensor, sizes: Floats, ends: Floats, rows: InteractionRows, epsilon: float
-) -> Corners:
+def corners(which: Bools, jumps: Tensor, sizes: Floats, ends: Floats, rows: InteractionRows, epsilon: float) -> Corners:
     """Count the kinks of some panels: a jump J of gradient times velocity adds J J' / (J . 1) times -s ln s.
 
     Args:
@@ -359,7 +369,7 @@ class OpenInteraction:
     points: int = 0
     kinks: int = 0
     history: list[float] = field(default_factory=list)
-    missed: list[float] = field(default_factory=list)  # what all panels missed after each wave, closed ones left out
+    missed: list[float] = field(default_factory=list)  # what all panels missed after each round, closed ones left out
 
 
 @dataclass(frozen=True)
@@ -375,50 +385,61 @@ class InteractionLimits:
         return 3 * 8 * len(rows) * rows.columns
 
 
-def integrate(measuring: Measuring, limits: InteractionLimits) -> tuple[dict[int, FoundInteractions], list[int]]:
-    """Integrate all examples.
+class HessianIntegral:
+    """The integrated Hessians of a batch, for the adaptive loop.
 
-    Returns:
-        What was found for each example, and which are piecewise linear, with kinks that second derivatives do not see.
+    Args:
+        mesh: the panels.
+        limits: when to stop.
+
+    Attributes:
+        done: what was found, by example.
+        linear: the examples that are piecewise linear, with kinks that second derivatives do not see.
     """
-    curvature = measuring.curvature
-    examples, pieces = curvature.evaluator.function.examples, len(measuring.shares)
-    each = PANELS * pieces * limits.panel_bytes(curvature.rows)
-    block = int(np.clip(limits.bytes // each, 1, examples))
-    done: dict[int, FoundInteractions] = {}
-    linear: list[int] = []
-    for first in range(0, examples, block):
-        active = [_started(measuring, e) for e in range(first, min(first + block, examples))]
-        while active:
-            wave = [panel for one in active for panel in one.open]
-            measured = measuring(wave)
-            place, going = 0, []
-            for one in active:
-                index = np.arange(place, place + len(one.open))
-                place += len(one.open)
-                if _is_linear(one, measured, index, limits.tol):
-                    linear.append(one.example)
-                    continue
-                found = _step(one, measured, index, limits, curvature)
-                if found is None:
-                    going.append(one)
-                else:
-                    done[one.example] = found
-            active = going
-            curvature.evaluator.tell(len(done) + len(linear), _expected(active, measuring))
-    return done, linear
 
+    def __init__(self, mesh: HessianMesh, limits: InteractionLimits) -> None:
+        self.mesh, self.limits, self.curvature = mesh, limits, mesh.curvature
+        examples = self.curvature.evaluator.function.examples
+        each = PANELS * len(mesh.shares) * limits.panel_bytes(self.curvature.rows)
+        self.block = int(np.clip(limits.bytes // each, 1, examples))
+        self.waiting = deque(range(examples))
+        self.active: list[OpenInteraction] = []
+        self.done: dict[int, FoundInteractions] = {}
+        self.linear: list[int] = []
 
-def _started(measuring: Measuring, example: int) -> OpenInteraction:
-    curvature = measuring.curvature
-    zero = torch.zeros((), dtype=curvature.wide, device=curvature.evaluator.device)
-    values = zero.new_zeros(len(curvature.rows), curvature.rows.columns)
-    panels = [HessianPanel(piece, example, 0.0, 1.0) for piece in range(len(measuring.shares))]
-    return OpenInteraction(example, panels, values, zero.new_zeros(curvature.evaluator.features))
+    def admit(self, split: list[HessianPanel]) -> Ints:
+        """The next block of examples, once all of the last one have ended."""
+        if self.active:
+            return np.zeros(0, np.int64)
+        fresh = [self.waiting.popleft() for _ in range(min(self.block, len(self.waiting)))]
+        self.active = [self._started(example) for example in fresh]
+        return np.array(fresh, np.int64)
 
+    def _started(self, example: int) -> OpenInteraction:
+        rows, evaluator = self.curvature.rows, self.curvature.evaluator
+        zero = torch.zeros((), dtype=self.curvature.wide, device=evaluator.device)
+        panels = [HessianPanel(piece, example, 0.0, 1.0) for piece in range(len(self.mesh.shares))]
+        return OpenInteraction(example, panels, zero.new_zeros(len(rows), rows.columns), zero.new_zeros(evaluator.features))
 
-def _expected(active: list[OpenInteraction], measuring: Measuring) -> int:
-    return int(measuring.curvature.evaluator.gradients.sum()) + sum(NODES * len(one.open) for one in active)
+    def judge(self, fresh: Ints) -> list[HessianPanel]:
+        """End the examples that have ended, and split the panels of the others that the error sits in."""
+        measured, nodes = self.mesh.measured, len(self.mesh.rule.nodes)
+        place, going = 0, []
+        for one in self.active:
+            index = np.arange(place, place + len(one.open))
+            place += len(one.open)
+            if _is_linear(one, measured, index, self.limits.tol):
+                self.linear.append(one.example)
+                continue
+            found = _step(one, measured, index, self.limits, self.curvature, nodes)
+            if found is None:
+                going.append(one)
+            else:
+                self.done[one.example] = found
+        self.active = going
+        evaluator, split = self.curvature.evaluator, [panel for one in going for panel in one.open]
+        evaluator.tell(len(self.done) + len(self.linear), int(evaluator.gradients.sum()) + nodes * len(split))
+        return split
 
 
 def _is_linear(
@@ -436,11 +457,12 @@ def _step(
     index: np.ndarray[tuple[int], np.dtype[np.int64]],
     limits: InteractionLimits,
     curvature: Curvature,
+    nodes: int,
 ) -> FoundInteractions | None:
-    """Judge an example after a wave: finished, or with other panels open."""
+    """Judge an example after a refinement round: finished, or with other panels open; ``nodes`` is the number on a panel."""
     epsilon = curvature.evaluator.epsilon
     errors, missed = measured.errors[index], measured.missed[index]
-    one.points += NODES * len(index)
+    one.points += nodes * len(index)
     values = one.values + measured.values[index].sum(0)
     attributions = one.attributions + measured.attributions[index].sum(0)
     error, norm = one.error + float(errors.sum()), float(values.abs().sum())
@@ -459,7 +481,7 @@ def _step(
         stubborn = np.array([panel.depth >= SOON for panel in one.open]) & measured.stubborn[index]
         many = len(split) >= MANY and one.missed[-1] > 0.5 * one.missed[0]
         full = 3 * len(split) > max(PANELS, limits.bytes // limits.panel_bytes(curvature.rows))
-        if many or full or not len(split) or one.points + 2 * NODES * len(split) > limits.points:
+        if many or full or not len(split) or one.points + 2 * nodes * len(split) > limits.points:
             stuck = one.stuck + float(missed[stubborn].sum())
             if many or _contradicted(one.missed, float(measured.nested[index].sum())):
                 stuck = float(missed.sum())

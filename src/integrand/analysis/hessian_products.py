@@ -16,9 +16,10 @@ from torch.overrides import TorchFunctionMode
 
 from ..arrays import Floats, Ints
 from ..errors import GradientError, NonFiniteError
+from ..evaluation.checks import check_finite
 from ..evaluation.evaluator import Evaluator, has_float64
-from ..evaluation.nodes import Nodes, check_finite
 from ..functions.layer import uncompiled
+from ..paths.base import Nodes
 from ..trees import Leaves, flat, unflat
 from .interaction_rows import InteractionRows
 

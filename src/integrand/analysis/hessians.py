@@ -20,16 +20,16 @@ from ..errors import ConvergenceWarning, InputError, ModelError, OptionError, wa
 from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
-from ..evaluation.nodes import Nodes
 from ..evaluation.progress import ProgressOption, Reporter
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
 from ..functions.target import Score, Target
-from ..paths.base import segment
-from ..quadrature.log_kronrod import NODES
+from ..integration.adaptive import refine_until_done
+from ..paths.base import Nodes, segment
+from ..quadrature.log_kronrod import LOG_KRONROD
 from ..trees import Tensors, flatten, unflat
 from .hessian_kinks import find_kinks
-from .hessian_panels import BLOCK_BYTES, FoundInteractions, InteractionLimits, Measuring, integrate
+from .hessian_panels import BLOCK_BYTES, FoundInteractions, HessianIntegral, HessianMesh, InteractionLimits
 from .hessian_products import Curvature, Softened, twice_differentiable
 from .interaction_result import InteractionCertificate, Interactions
 from .interaction_rows import Features, InteractionRows, choose
@@ -115,8 +115,8 @@ def integrated_hessians(
             function = _softer(function, softened)
         reporter = Reporter(progress)
         stack.callback(reporter.close)
-        row_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
-        chunks = Chunks.start(function.inputs[0].device, rows=chunk, memory=memory, row_bytes=row_bytes)
+        input_bytes = sum(leaf[0].nbytes for leaf in function.inputs)
+        chunks = Chunks.start(function.inputs[0].device, rows=chunk, memory=memory, input_bytes=input_bytes)
         pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
         run = _Run(Curvature(Evaluator(function, pieces, chunks, reporter), rows), len(starts), smooth, plain)
         return run(InteractionLimits(tol, max_evaluations, BLOCK_BYTES if memory is None else memory // 3))
@@ -132,8 +132,9 @@ def _check(tol: float, smooth: float | None, max_evaluations: int, memory: int |
     for name, count in counts.items():
         if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
             raise OptionError(f"got {name}={count!r}; expected a whole number from 1 on.")
-    if max_evaluations < 2 * NODES:
-        raise OptionError(f"got max_evaluations={max_evaluations}; expected at least {2 * NODES}, two panels of points.")
+    least = 2 * len(LOG_KRONROD.nodes)
+    if max_evaluations < least:
+        raise OptionError(f"got max_evaluations={max_evaluations}; expected at least {least}, two panels of points.")
 
 
 def _refuse_half(model: Callable[..., Any], function: TorchFunction) -> None:
@@ -153,7 +154,7 @@ def _refuse_half(model: Callable[..., Any], function: TorchFunction) -> None:
 def _softer(function: TorchFunction, softened: Softened) -> TorchFunction:
     """The same function with scores as the smooth model gives them."""
     softened.replaced = 0
-    scores = function.again()
+    scores = function.scores_again()
     if not softened.replaced:
         raise ModelError(
             f"got smooth={softened.beta:g}, but the model calls none of relu, leaky_relu, relu6 and hardtanh (code compiled by "
@@ -182,8 +183,9 @@ class _Run:
         nodes = Nodes(times, np.tile(every, 2 * self.baselines), np.tile(np.repeat(pieces, examples), 2))
         ends = evaluator.scores_at(nodes).reshape(2, self.baselines, examples)
         check_rows(evaluator, ends[1, 0], every)
-        found, linear = integrate(Measuring(self.curvature, shares), limits)
-        found |= find_kinks(evaluator, rows, shares, linear, limits)
+        integral = HessianIntegral(HessianMesh(self.curvature, shares), limits)
+        refine_until_done(integral, [])
+        found = integral.done | find_kinks(evaluator, rows, shares, integral.linear, limits)
         evaluator.tell(examples, int(evaluator.gradients.sum()))
         stop, start = ends[1, 0], ends[0].mean(0)
         certificates = tuple(
