@@ -7,28 +7,51 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 
 # Threads that spin while they wait make torch ten times slower on a machine that is busy with something else. Not for
 # the benchmark, which wants the machine for itself.
-demo test: export OMP_WAIT_POLICY ?= passive
+demo test quick: export OMP_WAIT_POLICY ?= passive
+
+# A fall below this share of covered lines and branches fails the tests. What needs a GPU is marked "# needs a GPU".
+COVERAGE := 90
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types bench clean
+.PHONY: help demo test quick cpus gpu-check lint format types bench clean
 
 help:
-	@echo "make demo     explain a photo of a cat: writes out/cat.png and out/cat.html"
-	@echo "make test     all that CI runs: lint, types, tests (JOBS=$(JOBS) processes)"
-	@echo "make bench    compare with peers: writes out/bench"
-	@echo "make lint     ruff check, ruff format --check"
-	@echo "make format   let ruff mend what it can"
-	@echo "make clean    remove what was built; $(VENV) stays"
+	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
+	@echo "make test       all that CI runs: lint, types, tests with coverage (JOBS=$(JOBS) processes)"
+	@echo "make quick      the tests without the slow ones: under a minute"
+	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"
+	@echo "make gpu-check  what needs a CUDA GPU: graphs, overlap, precision, memory"
+	@echo "make bench      compare with peers: writes out/bench"
+	@echo "make lint       ruff check, ruff format --check, import directions"
+	@echo "make format     let ruff mend what it can"
+	@echo "make clean      remove what was built; $(VENV) stays"
 
 demo: $(VENV)/.demo-stamp
 	$(BIN)/python examples/explain_photo.py --out out
 
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
+	$(MAKE) cpus
+
+quick: $(VENV)/.dev-stamp
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# torch chooses its kernels by the CPU; what a test asserts must not depend on that.
+cpus: $(VENV)/.dev-stamp
+	for capability in avx2 default; do \
+		ATEN_CPU_CAPABILITY=$$capability $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" $(CPU_TESTS) || exit 1; \
+	done
+
+CPU_TESTS := tests/quadrature tests/engine tests/integration tests/apps/text
+
+# Uses the interpreter that has torch with CUDA; nothing is installed.
+gpu-check:
+	PYTHONPATH=src:distributions/integrand-models/src $(PYTHON) -m pytest -m gpu tests/gpu -p no:cacheprovider
 
 lint: $(VENV)/.dev-stamp
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/lint-imports
 
 types: $(VENV)/.dev-stamp
 	$(BIN)/mypy
@@ -53,5 +76,5 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

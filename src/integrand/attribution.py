@@ -86,14 +86,14 @@ class Attribution:
             path: where to; the ending decides what is written.
             **options: for pictures and reports, what :mod:`integrand.render` takes (``image=``, ``title=``, ...).
         """
-        from .files import save
+        from .attribution_files import save
 
         return save(self, FilePath(path), **options)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Attribution:
         """Read a result that ``save`` wrote as ``.safetensors``. Nothing in the file is executed."""
-        from .files import load
+        from .attribution_files import load
 
         return load(FilePath(path))
 

@@ -15,10 +15,10 @@ import numpy as np
 import typer
 from torch import nn
 
+from ...attribution_files import example_of
 from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
 from ...batch.store import Entry
 from ...errors import ConvergenceWarning, IntegrandError, MissingExtraError, OptionError, TargetError
-from ...files import example_of
 from ...version import version_of
 from ..command_line import batch_bar, end_with, noted, one_line, say, say_failures, stoppable
 from .molecule_files import Record, records

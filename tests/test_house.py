@@ -1,0 +1,114 @@
+"""House rules that a linter does not know: one name for one thing, nothing private shared, a short walk down to the model."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import integrand as ig
+
+SRC = Path(ig.__file__).parent
+FILES = sorted(SRC.rglob("*.py"))
+SHARED_NAMES = {"__init__", "__main__", "model", "result", "page", "cli"}
+"""Module names that packages may share: those of Python, and the parts that every application has."""
+
+
+def parsed() -> Iterator[tuple[Path, ast.Module]]:
+    for file in FILES:
+        yield file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_no_two_modules_share_a_name() -> None:
+    places = defaultdict(list)
+    for file in FILES:
+        if file.stem not in SHARED_NAMES:
+            places[file.stem].append(str(file.relative_to(SRC)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for file, tree in parsed():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(f"{file.relative_to(SRC)}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_nothing_private_is_imported_from_another_module() -> None:
+    shared = []
+    for file, tree in parsed():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("integrand")):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                shared += [f"{file.relative_to(SRC)}:{node.lineno} {name}" for name in names if name.startswith("_")]
+    assert shared == []
+
+
+def test_files_have_no_leading_underscore() -> None:
+    assert [file.name for file in FILES if file.name.startswith("_") and file.stem not in SHARED_NAMES] == []
+
+
+class Walked(nn.Module):
+    """Notes which functions of the package are on the stack when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 3))
+        self.stacks: list[list[str]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        frame, stack = sys._getframe(), []
+        while frame is not None:
+            if Path(frame.f_code.co_filename).is_relative_to(SRC):
+                stack.append(f"{Path(frame.f_code.co_filename).relative_to(SRC)} {frame.f_code.co_name}")
+            frame = frame.f_back  # type: ignore[assignment]
+        self.stacks.append(stack)
+        return self.net(x)
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer (coverage, a debugger) is in the way of the profiler")
+def test_a_call_runs_few_files_and_few_frames() -> None:
+    torch.manual_seed(0)
+    model, x = Walked().eval(), torch.randn(2, 6)
+    ig.integrated_gradients(model, x)  # loads and caches what a first call loads and caches
+    model.stacks.clear()
+    files: set[str] = set()
+
+    def note(frame: object, event: str, _: object) -> None:
+        code = frame.f_code  # type: ignore[attr-defined]
+        if event == "call" and Path(code.co_filename).is_relative_to(SRC):
+            files.add(code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = ig.integrated_gradients(model, x)
+    finally:
+        sys.setprofile(before)
+    assert result.certificate.converged
+    assert len(files) <= 20, sorted(files)
+    assert max(map(len, model.stacks)) <= 12, max(model.stacks, key=len)
+
+
+def loaded(*command: str) -> set[str]:
+    """The modules of the package, and torch, that a fresh interpreter has loaded after some code."""
+    code = "\n".join(
+        [*command, "import sys", "print(*(m for m in sys.modules if m.partition('.')[0] in ('integrand', 'torch')))"]
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_next_to_nothing() -> None:
+    found = loaded("import integrand")
+    assert "torch" not in found
+    assert len(found) < 70
