@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from integrand.apps import retina
 from integrand.apps.networks import Network
 from integrand.apps.photos import read
-from integrand.apps.retina.fundus import find_disc, framed
+from integrand.apps.retina.fundus import SIDE, find_disc, framed
 from integrand.errors import ConvergenceWarning
 from integrand.methods import Gradient, GuidedBackprop, SmoothGrad
 from integrand.render.image.pixels import rgb
@@ -69,7 +69,7 @@ def cases(data: Path, names: Sequence[str] = ()) -> Iterator[Case]:
         photo = read(path)
         marked = np.asarray(Image.open(data / "masks" / f"{path.stem}_EX.jpg").convert("RGB"))[..., :1] > 127
         white = np.repeat(marked * np.uint8(255), 3, axis=2)
-        small = framed(white, find_disc(photo.pixels), retina.SIDE)[0][..., 0]
+        small = framed(white, find_disc(photo.pixels), SIDE)[0][..., 0]
         yield Case(path.stem, retina.see(photo), small > 25)  # a tenth of a pixel makes it a lesion: many are tiny
 
 
