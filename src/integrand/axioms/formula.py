@@ -70,7 +70,7 @@ Node = Input | Affine | FunctionCall
 def affine(terms: Iterable[tuple[float, Node]], bias: float = 0.0) -> Node:
     """A weighted sum in canonical form: sums inside it are multiplied out, equal nodes collected.
 
-    >>> str(Network(affine([(2.0, affine([(1.0, Input(0))], 1.0)), (1.0, Input(0))])))
+    >>> str(FormulaNetwork(affine([(2.0, affine([(1.0, Input(0))], 1.0)), (1.0, Input(0))])))
     '3*x1 + 2'
     """
     weights: dict[Node, float] = {}
