@@ -16,9 +16,9 @@ from integrand.backends.precision import PrecisionMode
 from integrand.backends.torch_function import TorchFunction
 from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, OptionError
-from integrand.evaluation import precision_choice as _settle
+from integrand.evaluation import precision_choice
 from integrand.evaluation.evaluator import Evaluator
-from integrand.integration import adaptive as _adaptive
+from integrand.integration.adaptive import GradientIntegral
 
 
 def network(seed: int = 0, width: int = 96, act: type[nn.Module] = nn.GELU) -> nn.Module:
@@ -97,8 +97,16 @@ class Tempting:
     """As if on a GPU: lower precisions are tried without being asked for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...] = ("bfloat16",)) -> None:
-        monkeypatch.setattr(_settle, "_worth_trying", lambda *_: True)
-        monkeypatch.setattr(_settle, "TRIED", names)
+        monkeypatch.setattr(precision_choice, "_worth_trying", lambda *_: True)
+        monkeypatch.setattr(precision_choice, "TRIED", names)
+        create = GradientIntegral.__init__
+
+        def tempted(self: GradientIntegral, evaluator: Evaluator, tol: float, *args: Any, asked: bool, **options: Any) -> None:
+            if not asked:
+                precision_choice.choose_precision(evaluator, "auto", tol)
+            create(self, evaluator, tol, *args, asked=asked, **options)
+
+        monkeypatch.setattr(GradientIntegral, "__init__", tempted)
 
 
 def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +120,20 @@ def test_what_keeps_the_tolerance_is_taken_unasked(monkeypatch: pytest.MonkeyPat
     assert {one.precision for one in tight.certificate} == {"float32"}
     assert tight.certificate.converged
     assert all(one.moved == 0 for one in tight.certificate)
+
+
+@pytest.mark.parametrize(("tol", "precision"), [(0.05, "float16"), (1e-3, "float32")])
+def test_the_choice_is_the_same_each_time(tol: float, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered of a call, nor of others between: it takes the same mode and gives the same bits."""
+    Tempting(monkeypatch, ("float16",))
+    model, x = network(), inputs()
+    first = ig.integrated_gradients(model, x, target=1, tol=tol)
+    assert {one.precision for one in first.certificate} == {precision}
+    for other in (0.2, 2e-3, 0.02):
+        ig.integrated_gradients(model, inputs(2), target=2, tol=other)
+        again = ig.integrated_gradients(model, x, target=1, tol=tol)
+        assert torch.equal(again.values, first.values)  # type: ignore[arg-type]
+        assert again.certificate == first.certificate
 
 
 @pytest.mark.parametrize(("count", "checked", "forwards"), [(2, 2 * 2 + 1, 0), (5, 2, 1)])
@@ -146,7 +168,7 @@ def test_where_one_node_does_not_do_two_are_made_up_for(monkeypatch: pytest.Monk
     Tempting(monkeypatch, ("float16",))
     model, x = network(), inputs()
     result = ig.integrated_gradients(model, x, target=1, tol=0.05)
-    closer = float(np.mean([one.moved for one in result.certificate])) / _settle.SHARE
+    closer = float(np.mean([one.moved for one in result.certificate])) / precision_choice.SHARE
     corrected = ig.integrated_gradients(model, x, target=1, tol=closer)
     assert {one.precision for one in corrected.certificate} == {"float16"}
     assert (errors(corrected, model, x) <= closer).all()
@@ -201,7 +223,7 @@ def test_a_precision_that_does_not_converge_is_given_up(monkeypatch: pytest.Monk
     Tempting(monkeypatch, ("float16",))
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(48, 64), nn.ReLU(), nn.Linear(64, 1)).eval()
-    monkeypatch.setattr(_settle, "SHARE", 1e9)
+    monkeypatch.setattr(precision_choice, "SHARE", 1e9)
     result = ig.integrated_gradients(model, inputs(1), tol=1e-3, max_evaluations=400)
     plain = ig.integrated_gradients(model, inputs(1), tol=1e-3, max_evaluations=400, precision="float32")
     assert result.certificate.converged
@@ -213,7 +235,7 @@ def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypat
     """The check nodes say that bfloat16 moves next to nothing; what cancels along the path says otherwise."""
     Tempting(monkeypatch)
     model, x = network(), inputs()
-    monkeypatch.setattr(_settle, "SHARE", 1e9)
+    monkeypatch.setattr(precision_choice, "SHARE", 1e9)
     result = ig.integrated_gradients(model, x, target=1, tol=2e-3)
     assert result.certificate.converged
     assert {one.precision for one in result.certificate} == {"float32"}
@@ -227,13 +249,13 @@ def test_one_that_turns_out_too_coarse_is_dropped_and_all_starts_again(monkeypat
     assert result.certificate.gradients > plain.certificate.gradients
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("options", [{"tol": 0.05}, {"steps": 64, "rule": "trapezoid"}])
 def test_numbers_that_overflow_are_evaluated_in_full(
-    ahead: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    asynchronous: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Float16 ends at 65504: the far end of the path is beyond it, where no node was checked; on a GPU a chunk later."""
-    monkeypatch.setattr(Evaluator, "ahead", property(lambda self: ahead))
+    monkeypatch.setattr(Evaluator, "asynchronous", property(lambda self: asynchronous))
 
     def score(x: Tensor) -> Tensor:
         wide = torch.nn.functional.linear(x, torch.full((1, 48), 1.0))
@@ -283,13 +305,12 @@ def test_a_scale_changes_nothing_in_float32() -> None:
         assert torch.equal(plain, scaled)  # a power of two
 
 
-def test_ways_put_switches_back() -> None:
+def test_modes_put_switches_back() -> None:
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     with PrecisionMode("tf32").switched():
         assert torch.get_float32_matmul_precision() == "high"
         assert torch.backends.cudnn.allow_tf32
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
-    assert _adaptive.Way is PrecisionMode
 
 
 def test_what_is_the_same_all_along_the_path_is_made_up_for() -> None:

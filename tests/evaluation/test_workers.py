@@ -7,7 +7,6 @@ import contextvars
 import functools
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError, ModelError, NonFiniteError, OptionError
-from integrand.profile import ProfileRecorder
+from integrand.evaluation.evaluator import ProfileRecorder
 from tests.test_state import Model, everything
 
 TWO = ["cpu", "cpu"]
@@ -42,6 +41,26 @@ def _cores_of_a_new_thread() -> int:
     return found[0]
 
 
+PATIENCE = 60.0
+"""Seconds after which a test fails that waits for something that does not come; otherwise nothing depends on time."""
+
+
+class Meeting:
+    """Each worker waits, the first time it comes by, until all the others have come: then every one of them has run."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.barrier, self.came = threading.Barrier(count), set[str]()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Meeting:
+        return self
+
+    def __call__(self) -> None:
+        name = threading.current_thread().name
+        if name.startswith("integrand") and name not in self.came:
+            self.came.add(name)
+            self.barrier.wait(PATIENCE)
+
+
 class Elsewhere:
     """``cpu:0``, which torch takes for another device than ``cpu`` until a tensor lies there: stands in for a second one."""
 
@@ -52,7 +71,7 @@ class Elsewhere:
 def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two workers, the second with a copy of the model on the same device or, as far as the package can tell, on another."""
     if request.param == "another device":
-        monkeypatch.setattr("integrand.engine.devices_of", lambda devices: Elsewhere.devices if devices else ())
+        monkeypatch.setattr("integrand.evaluation.workers.devices_of", lambda devices: Elsewhere.devices if devices else ())
     return TWO
 
 
@@ -166,21 +185,26 @@ def test_workers_run_in_the_precision_asked_for(options: dict[str, Any], workers
     same(found, expected, rtol=1e-3)
 
 
-def test_what_half_precision_cannot_hold_is_evaluated_in_full_by_whoever_finds_it(workers: list[str]) -> None:
-    """Scores of 40,000 t (1 + t): beyond t = 0.87 no float16 holds them, and the other worker goes on in float16."""
-    dtypes: set[tuple[str, torch.dtype]] = set()
+def test_what_half_precision_cannot_hold_is_evaluated_in_full(workers: list[str]) -> None:
+    """Scores of 40,000 t (1 + t): beyond t = 0.87 no float16 holds them; all the rest is in float16."""
+    runs: list[tuple[str, torch.dtype, list[float]]] = []
 
     class Large(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             out = super().forward(x)
-            dtypes.add((threading.current_thread().name[:9], out.dtype))
+            if x.requires_grad:
+                runs.append((threading.current_thread().name[:9], out.dtype, x.flatten().tolist()))
             return (out * (1 + x[:, :1].to(out.dtype))) * 40_000
 
     model = Large(1, 1, bias=False)
     nn.init.ones_(model.weight)
     found = ig.integrated_gradients(model, torch.ones(1, 1), steps=40, tol=0.1, chunk=2, precision="float16", devices=workers)
     torch.testing.assert_close(found.values, torch.tensor([[80_000.0]]), rtol=2e-3, atol=0)
-    assert dtypes >= {("integrand", torch.float32), ("integrand", torch.float16)}
+    assert {dtype for name, dtype, _ in runs if name == "integrand"} == {torch.float16}
+    full = [x for _, dtype, many in runs if dtype == torch.float32 for x in many]
+    low = [x for _, dtype, many in runs if dtype == torch.float16 for x in many]
+    assert sum(x > 0.87 for x in full) == sum(x > 0.87 for x in low) > 3
+    assert len(low) > 40
 
 
 @pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
@@ -262,22 +286,22 @@ def test_differentiable_values_belong_to_the_models_own_weights(workers: list[st
 
 
 class Watched(nn.Module):
-    """Writes down who ran how many rows with gradients, and lets others have their turn."""
+    """Writes down who ran how many rows with gradients; every worker has its turn."""
 
-    def __init__(self, pause: float = 0.03) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
         self.runs: list[tuple[str, int, int, int]] = []
-        self.pause = pause
+        self.meeting = Meeting()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Watched:
-        own = Watched(self.pause)
-        own.weight, own.runs = memo.get(id(self.weight), self.weight), self.runs
+        own = Watched()
+        own.weight, own.runs, own.meeting = memo.get(id(self.weight), self.weight), self.runs, self.meeting
         return own
 
     def forward(self, x: Tensor) -> Tensor:
         if x.requires_grad:
-            time.sleep(self.pause)
+            self.meeting()
             self.runs.append((threading.current_thread().name, len(x), torch.get_num_threads(), id(self)))
         return torch.sin(x * self.weight).sum(1)
 
@@ -290,7 +314,7 @@ def test_the_first_chunk_is_measured_alone_and_the_rest_is_split_evenly() -> Non
     assert [rows for _, rows, _, _ in rest] == [5, 5, 5, 5], "not 8, 8 and 4"
     assert {name for name, *_ in rest} == {"integrand_0", "integrand_1"}
     assert len({model for *_, model in rest}) == 2
-    assert rest[0][3] == first[3] or rest[1][3] == first[3], "one of them is the user's own"
+    assert first[3] in {model for *_, model in rest}, "one of them is the user's own"
 
 
 def test_the_inputs_of_a_batch_are_shared_too() -> None:
@@ -315,12 +339,12 @@ def test_cpu_workers_split_the_cores() -> None:
 
 def test_weights_are_not_copied_on_the_same_device() -> None:
     """What a forward pass writes to is each worker's own; weights are there once."""
-    model = Model()
+    model, meeting = Model(), Meeting()
     pointers: dict[int, set[int]] = {}
 
     def look(module: nn.Module, *_: Any) -> None:
         pointers.setdefault(id(module), set()).update((module.weight.data_ptr(), id(module.weight)))  # type: ignore[operator, arg-type]
-        time.sleep(0.002)
+        meeting()
 
     model.outer.register_forward_hook(look)
     ig.integrated_gradients(model, torch.ones(2, 3), target=0, steps=20, tol=1e9, chunk=4, devices=TWO)
@@ -329,41 +353,71 @@ def test_weights_are_not_copied_on_the_same_device() -> None:
 
 
 class Remembers(nn.Module):
-    """Keeps a value on itself between two lines of its forward, as many models do."""
+    """Keeps a value on itself between two lines of its forward, as many models do; all workers are there at once."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.meeting = Meeting(workers)
 
     def forward(self, x: Tensor) -> Tensor:
         self.kept = x**3
-        time.sleep(0.001)
+        self.meeting()
         return self.kept.sum(1)
 
 
 def test_a_model_that_keeps_values_on_itself_is_not_confused() -> None:
     x = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
-    found = ig.integrated_gradients(Remembers(), x, steps=16, tol=1e9, chunk=2, devices=["cpu"] * 4)
+    found = ig.integrated_gradients(Remembers(4), x, steps=16, tol=1e9, chunk=2, devices=["cpu"] * 4)
     torch.testing.assert_close(found.values, x**3, rtol=1e-6, atol=1e-6)
 
 
-class Slow(list[float]):
-    """A column that lets other threads have their turn while it is written."""
+class Contended:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.lock, self.waited_for = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self.lock.acquire(blocking=False):
+            self.waited_for.set()
+            self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+class Interrupted:
+    """A column of numbers; while the first one is written, somebody else comes."""
+
+    def __init__(self, numbers: list[float], come: Callable[[], None]) -> None:
+        self.numbers, self.come = numbers, come
+
+    def __len__(self) -> int:
+        return len(self.numbers)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        time.sleep(1e-4)
-        return np.array(list(self))
+        self.come()
+        return np.array(self.numbers)
 
 
 def test_points_that_several_threads_write_down_are_all_there() -> None:
-    recorder = ProfileRecorder()
+    """One writes while another is in the middle of it, and has to wait."""
+    recorder, lock, others = ProfileRecorder(), Contended(), list[threading.Thread]()
+    recorder._lock = lock  # type: ignore[assignment]
 
-    def write(example: int) -> None:
-        for t in range(10):
-            recorder.add(*[Slow([example, t, t + 0.5])] * 6)  # type: ignore[arg-type]
+    def second() -> None:
+        recorder.add(*[np.arange(40, 140) / 2.0] * 6)  # more than there is room for
 
-    threads = [threading.Thread(target=write, args=(example,)) for example in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert recorder._count == 4 * 10 * 3
+    def come() -> None:
+        if not others:
+            others.append(threading.Thread(target=second))
+            others[0].start()
+            assert lock.waited_for.wait(PATIENCE)
+
+    recorder.add(*[Interrupted([1.0, 2.0, 3.0], come)] * 6)  # type: ignore[list-item]
+    others[0].join(PATIENCE)
+    assert recorder._count == 103
+    assert sorted(recorder._rows[5, :103]) == sorted([1.0, 2.0, 3.0, *(np.arange(40, 140) / 2.0)])
 
 
 def test_context_variables_are_the_callers() -> None:
@@ -379,7 +433,7 @@ def test_context_variables_are_the_callers() -> None:
 
 def test_a_device_of_its_own_gets_model_arguments_and_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the model is called with is moved, and what it computes with does not ask for gradients."""
-    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.evaluation.workers.devices_of", lambda _: Elsewhere.devices)
     moved: list[str] = []
 
     class Told(Weighed):
@@ -444,16 +498,17 @@ def test_what_is_not_finite_is_told_as_by_one_worker(workers: list[str]) -> None
 
 
 class Tight(nn.Module):
-    """Room for so many rows; in all threads together where ``together``."""
+    """Room for so many rows; in all threads together where ``together``, and both are there at once."""
 
     def __init__(self, rows: int, error: BaseException, *, together: bool = False) -> None:
         super().__init__()
         self.rows, self.error, self.together = rows, error, together
-        self.room = [rows]
+        self.room, self.refused = [rows], list[int]()
+        self.lock, self.meeting = threading.Lock(), Meeting()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tight:
         own = Tight(self.rows, self.error, together=self.together)
-        own.room = self.room
+        own.room, own.refused, own.lock, own.meeting = self.room, self.refused, self.lock, self.meeting
         return own
 
     def forward(self, x: Tensor) -> Tensor:
@@ -463,14 +518,18 @@ class Tight(nn.Module):
             return torch.sin(2 * x).sum(1)
         if not x.requires_grad:
             return torch.sin(2 * x).sum(1)
-        self.room[0] -= len(x)
+        with self.lock:
+            self.room[0] -= len(x)
+            fits = self.room[0] >= 0
         try:
-            time.sleep(0.005)
-            if self.room[0] < 0:
+            self.meeting()
+            if not fits:
+                self.refused.append(len(x))
                 raise self.error
             return torch.sin(2 * x).sum(1)
         finally:
-            self.room[0] += len(x)
+            with self.lock:
+                self.room[0] += len(x)
 
 
 @BOTH
@@ -490,6 +549,7 @@ def test_running_out_together_is_not_running_out_alone() -> None:
     expected = ig.integrated_gradients(lambda z: torch.sin(2 * z).sum(1), x, steps=12, tol=1e9)
     model = Tight(1, torch.OutOfMemoryError("out"), together=True)
     same(ig.integrated_gradients(model, x, steps=12, tol=1e9, chunk=1, devices=TWO), expected, rtol=1e-12)
+    assert model.refused
     with pytest.raises(MemoryLimitError, match="a single row"):
         ig.integrated_gradients(Tight(0, torch.OutOfMemoryError("out")), x, chunk=1, devices=TWO)
 
@@ -527,24 +587,23 @@ def test_interrupts_end_all_workers() -> None:
     """Ctrl-C while workers run, while results are summed, and an exit from within a worker."""
     running = threading.Event()
 
-    class Slow(nn.Module):
+    class Long(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             if threading.current_thread().name.startswith("integrand") and not running.is_set():
                 running.set()
                 _thread.interrupt_main()
-            time.sleep(0.001)
             return x.sum(1)
 
     with pytest.raises(KeyboardInterrupt):
-        ig.integrated_gradients(Slow(), torch.ones(1, 2), steps=500, chunk=1, tol=1e9, devices=TWO)
+        ig.integrated_gradients(Long(), torch.ones(1, 2), steps=500, chunk=1, tol=1e9, devices=TWO)
     assert running.is_set()
 
-    def stop(progress: ig.execute.Progress) -> None:
+    def stop(progress: ig.Progress) -> None:
         if progress.gradients > 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ig.integrated_gradients(Slow(), torch.ones(1, 2), steps=500, chunk=1, tol=1e9, devices=TWO, progress=stop)
+        ig.integrated_gradients(Long(), torch.ones(1, 2), steps=500, chunk=1, tol=1e9, devices=TWO, progress=stop)
 
     def leave(x: Tensor) -> Tensor:
         if threading.current_thread() is not threading.main_thread():
@@ -559,7 +618,7 @@ def test_progress_is_told_by_the_caller_and_reaches_the_end() -> None:
     model, x = made(mlp)
     told: list[tuple[bool, int]] = []
 
-    def hear(progress: ig.execute.Progress) -> None:
+    def hear(progress: ig.Progress) -> None:
         told.append((threading.current_thread() is threading.main_thread(), progress.gradients))
 
     result = ig.integrated_gradients(model, x, target=1, steps=30, tol=1e9, chunk=4, devices=TWO, progress=hear)
@@ -591,7 +650,7 @@ def test_devices_that_are_not_there(devices: Any, words: str) -> None:
 
 
 def test_the_device_of_x_must_be_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices[1:] * 2)
+    monkeypatch.setattr("integrand.evaluation.workers.devices_of", lambda _: Elsewhere.devices[1:] * 2)
     with pytest.raises(OptionError, match="x is on cpu; expected the device of x among them"):
         ig.integrated_gradients(nn.Linear(2, 1), torch.ones(1, 2), devices=TWO)
 
@@ -639,13 +698,13 @@ def test_models_that_cannot_be_copied_or_moved_are_refused(monkeypatch: pytest.M
         def to(self, *args: Any, **kwargs: Any) -> Stays:
             raise NotImplementedError("quantised")
 
-    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.evaluation.workers.devices_of", lambda _: Elsewhere.devices)
     with pytest.raises(ModelError, match=r"Stays.*cannot be moved to cpu:0: quantised"):
         ig.integrated_gradients(Stays(2, 1), torch.ones(1, 2), devices=TWO)
 
 
 def test_an_error_on_another_device_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integrand.engine.devices_of", lambda _: Elsewhere.devices)
+    monkeypatch.setattr("integrand.evaluation.workers.devices_of", lambda _: Elsewhere.devices)
 
     class Fails(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,18 +1,20 @@
-"""Fewer and larger waves, as on a GPU: the same answers, at hardly more gradients."""
+"""Fewer and larger rounds, as on a GPU: the same answers, at hardly more gradients."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.integration import adaptive as _adaptive
-from integrand.integration.adaptive import Pace
+from integrand.arrays import Ints
+from integrand.integration import linear_regions
+from integrand.integration.adaptive import GradientIntegral, Pacing
+from integrand.integration.mesh import Split
+from integrand.quadrature.panel_rules import FIVE_POINT
 from tests.problems import Problem, cases
 
-GPU = Pace(2, 3, 0.97)
+GPU = Pacing(2, 3, 0.97)
 PROBLEMS = [p for p in cases((torch.float64,)) if p.kind in ("polynomial", "smooth", "kinked", "needle")]
 
 
@@ -21,39 +23,43 @@ def deep(seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(30, 80), nn.ReLU(), nn.Linear(80, 80), nn.ReLU(), nn.Linear(80, 2)).eval()
 
 
-def waves(monkeypatch: pytest.MonkeyPatch, pace: Pace) -> list[int]:
-    """Runs take this pace from now on; the number of panels after each of their waves."""
+def rounds(monkeypatch: pytest.MonkeyPatch, pacing: Pacing) -> list[int]:
+    """Runs are paced so from now on; the number of panels after each of their rounds."""
     seen: list[int] = []
-    judge = _adaptive.Adaptive._judge_all
+    judge = GradientIntegral.judge
 
-    def counted(self: _adaptive.Adaptive) -> tuple[np.ndarray, np.ndarray]:
-        seen.append(len(self.table.panels))
-        return judge(self)
+    def counted(self: GradientIntegral, fresh: Ints) -> Split:
+        seen.append(len(self.mesh.panels))
+        return judge(self, fresh)
 
-    monkeypatch.setattr(_adaptive.Adaptive, "_judge_all", counted)
-    monkeypatch.setattr(Pace, "of", staticmethod(lambda evaluator: pace))
+    monkeypatch.setattr(GradientIntegral, "judge", counted)
+    monkeypatch.setattr(Pacing, "of", staticmethod(lambda evaluator, rule: pacing))
     return seen
 
 
+def without_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linear regions are not looked for: refinement is what is looked at."""
+    monkeypatch.setattr(linear_regions, "integrate_regions", lambda *_: ({}, set()))
+
+
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
-def test_larger_waves_are_as_right(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    waves(monkeypatch, GPU)
+def test_larger_rounds_are_as_right(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds(monkeypatch, GPU)
     result = ig.integrated_gradients(problem.function, problem.x, problem.baseline, tol=0.01)
     assert result.certificate.converged
     assert isinstance(result.values, Tensor)
     assert problem.error(result.values) <= result.certificate.error + 1e-12
 
 
-def test_a_kinked_network_takes_fewer_waves_and_hardly_more_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handover to linear regions is off: sampling is what is looked at."""
-    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+def test_a_kinked_network_takes_fewer_rounds_and_hardly_more_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_regions(monkeypatch)
     spent: dict[int, list[int]] = {1: [], 3: []}
     for seed in range(4):
         x = 3 * torch.randn(2, 30, generator=torch.Generator().manual_seed(seed))
         found = {}
         for deepest in (1, 3):
             with pytest.MonkeyPatch.context() as patch:
-                seen = waves(patch, Pace(2, deepest, 0.97))
+                seen = rounds(patch, Pacing(2, deepest, 0.97))
                 found[deepest] = ig.integrated_gradients(deep(seed), x, target=0, tol=0.01)
                 spent[deepest] += [len(seen), found[deepest].certificate.gradients]
         assert found[3].certificate.converged
@@ -82,15 +88,15 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
         class function:
             examples = count
 
-    assert Pace.of(Somewhere()).first == first  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT).first == first  # type: ignore[arg-type]
     Somewhere.device = torch.device("cpu")
-    assert Pace.of(Somewhere()) == Pace(1, 1, 0.99)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(1, 1, 0.99)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("memory", [None, 100_000])
-def test_panels_that_were_let_go_are_halved_several_times_too(memory: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    waves(monkeypatch, GPU)
-    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+def test_panels_that_were_released_are_halved_several_times_too(memory: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds(monkeypatch, GPU)
+    without_regions(monkeypatch)
     x = 3 * torch.randn(2, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     result = ig.integrated_gradients(deep(5).double(), x, target=0, tol=0.003, memory=memory)
     ample = ig.integrated_gradients(deep(5).double(), x, target=0, tol=0.003)
@@ -100,10 +106,10 @@ def test_panels_that_were_let_go_are_halved_several_times_too(memory: int | None
 
 @pytest.mark.parametrize("budget", [17, 30, 64, 200])
 def test_the_budget_holds(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    waves(monkeypatch, GPU)
-    monkeypatch.setattr(_adaptive.Handover, "exact", lambda *_: ({}, set()))
+    rounds(monkeypatch, GPU)
+    without_regions(monkeypatch)
     x = 3 * torch.randn(1, 30, generator=torch.Generator().manual_seed(5))
     with pytest.warns(ig.errors.ConvergenceWarning):
         result = ig.integrated_gradients(deep(5), x, target=0, tol=1e-5, max_evaluations=budget)
-    # The first wave, its witness and the two times two gradients by which rounding is measured come in any case.
+    # The first round, its check off the grid and the two times two gradients by which rounding is measured come in any case.
     assert result.certificate.gradients <= max(budget, 17 + 1 + 4)

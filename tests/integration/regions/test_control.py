@@ -13,9 +13,7 @@ from torch import Tensor, nn
 import integrand as ig
 from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning
-from integrand.integration import linear_regions as _choose
-from integrand.integration import linear_regions as _handover
-from integrand.integration import region_network as _regions
+from integrand.integration import linear_regions, region_search
 from tests.honesty.networks import digits, trained
 from tests.problems import Problem, cases
 
@@ -111,7 +109,7 @@ def test_evaluations_are_counted_and_the_regions_named() -> None:
     result = ig.integrated_gradients(counted, x, target=1, tol=1e-5)
     only = result.certificate.only
     regions = int(only.note.removesuffix(" linear regions"))
-    # Two waves of sampling (9 and up to 8), a gradient for each region, and two of them looked at twice.
+    # Two rounds of refinement (9 and up to 8), a gradient for each region, and two of them looked at twice.
     assert 9 + 4 + regions + 2 <= only.gradients <= 9 + 8 + regions + 2
     assert only.forwards >= 1 + 3 + regions + 1  # at the input, following the model, at the break points
     assert only.gradients <= calls <= only.gradients + 4  # the break points are found among its operations, not by calling it
@@ -146,7 +144,7 @@ def test_a_batch_in_which_some_are_exact() -> None:
     assert {c.status for c in result.certificate} == {Status.CONVERGED}  # its operations say that it may be bent
 
     few = mlp(10, 6, 1)
-    x[:3, :] = 0.01 * x[:3]  # no kink of these 6 lies on their lines: two waves, or one, are enough
+    x[:3, :] = 0.01 * x[:3]  # no kink of these 6 lies on their lines: two rounds, or one, are enough
     mixed = ig.integrated_gradients(few, x, tol=1e-5)
     assert {c.status for c in mixed.certificate} == {Status.CONVERGED, Status.EXACT}
     assert off(mixed.values, rows(few, x, torch.zeros_like(x))) <= 1e-5
@@ -157,14 +155,14 @@ def test_refused_examples_are_sampled_beside_exact_ones(monkeypatch: pytest.Monk
     model, x = mlp(10, 30, 30, 1), drawn(6, 10)
     found = ig.integrated_gradients(model, x, tol=1e-4)
     regions = [int(c.note.split()[0]) for c in found.certificate]
-    worth = _choose.regions_worth
+    worth = linear_regions._regions_worth
 
     def tight(*given: Any) -> int:
         return min(worth(*given), int(np.median(regions)))
 
-    monkeypatch.setattr(_handover, "regions_worth", tight)
+    monkeypatch.setattr(linear_regions, "_regions_worth", tight)
     mixed = ig.integrated_gradients(model, x, tol=1e-4)
-    monkeypatch.setitem(_choose.EXACT, "cpu", np.inf)
+    monkeypatch.setitem(linear_regions.EXACT, "cpu", np.inf)
     sampled = ig.integrated_gradients(model, x, tol=1e-4)
     assert {c.status for c in mixed.certificate} == {Status.EXACT, Status.CONVERGED}
     for i, (one, plain) in enumerate(zip(mixed.certificate, sampled.certificate, strict=True)):
@@ -199,7 +197,7 @@ def test_loose_tolerances_and_large_models_are_not_tried(monkeypatch: pytest.Mon
     def never(*_: Any) -> None:
         raise AssertionError("a model was followed")
 
-    monkeypatch.setattr(_regions, "network", never)
+    monkeypatch.setattr(region_search, "network", never)
     x = digits()[0][1500:1505]
     assert ig.integrated_gradients(trained("relu"), x, tol=0.05).certificate.converged
     assert ig.integrated_gradients(trained("cnn"), x, tol=0.003).certificate.converged
