@@ -64,6 +64,24 @@ DATA = ROOT.parent / "shared" / "data"
 EXPECTED_TO_CHANGE = {
     "app_translation/*": "the translator's weights were trained again",
     "cli_translate/*": "the translator's weights were trained again",
+    "public_names/integrand.integrated_gradients": "tune= is new",
+    "public_names/integrand.path_attribution": "tune= is new",
+    "public_names/integrand.analysis": "a new room",
+    "public_names/integrand.text": "loaded on first use",
+    "public_names/integrand.baselines.settle_baselines": "called resolve_baselines; never documented",
+    "public_names/integrand.comparison.*": "perturbation curves and sensitivity-n were taken out",
+    "public_names/integrand.methods.LRP": "parameters renamed: an operation is no longer called a step",
+    "public_names/integrand.methods.AlphaBeta": "hand() of a layer's rule is called share(); never documented",
+    "public_names/integrand.methods.Epsilon": "hand() of a layer's rule is called share(); never documented",
+    "public_names/integrand.methods.Gamma": "hand() of a layer's rule is called share(); never documented",
+    "public_names/integrand.methods.Problem": "moved() is called at_rounded_input(); never documented",
+    "public_names/integrand.text.Generated": "plainer English in a title",
+    "public_names/integrand.apps.translation.*": "plainer English in a title",
+    "perturbing/*": "perturbation curves and sensitivity-n were taken out",
+    "captum_inputs/tolerance False*": "mean gradients to a tolerance use the engine's adaptive loop",
+    "text_generated/a.html.shown": "plainer English in a title",
+    "cli_help/*": "plainer English in the help of translate",
+    "cli_retina/stdout": "the note names the model card's new place",
 }
 """Patterns of call/part that a change moves on purpose, with the reason."""
 

@@ -400,6 +400,8 @@ class Evaluator:
         """Terms of features, (N, features), added up by column where the user groups features."""
         if self.columns is None:
             return terms
+        if terms.is_cuda:  # where index_add adds in no fixed order
+            return terms.new_zeros(self.features, len(terms)).index_put((self.columns,), terms.T, accumulate=True).T
         return terms.new_zeros(len(terms), self.features).index_add(1, self.columns, terms)
 
     def velocity(self, piece: int) -> Tensor:

@@ -299,7 +299,11 @@ class Mesh:
 
     def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
         rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
-        self.sums.view(-1, *self.sums.shape[2:]).index_add_(0, rows, sums, alpha=sign)
+        whole = self.sums.view(-1, *self.sums.shape[2:])
+        if self.device.type == "cuda":  # where index_add_ adds in no fixed order
+            whole.index_put_((rows,), sign * sums, accumulate=True)
+        else:
+            whole.index_add_(0, rows, sums, alpha=sign)
 
     def _subtract(self, slots: Ints, old: Panels) -> None:
         """Take the share of panels out of the sums, just as it was put in."""
