@@ -7,18 +7,19 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 
 # Threads that spin while they wait make torch ten times slower on a machine that is busy with something else. Not for
 # the benchmark, which wants the machine for itself.
-demo test quick: export OMP_WAIT_POLICY ?= passive
+demo test quick durations cpus: export OMP_WAIT_POLICY ?= passive
 
 # A fall below this share of covered lines and branches fails the tests. What needs a GPU is marked "# needs a GPU".
 COVERAGE := 90
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cpus gpu-check lint format types bench clean
+.PHONY: help demo test quick durations cpus gpu-check lint format types bench clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
 	@echo "make test       all that CI runs: lint, types, tests with coverage (JOBS=$(JOBS) processes)"
 	@echo "make quick      the tests without the slow ones: under a minute"
+	@echo "make durations  measure which tests are slow: writes tests/durations.json"
 	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"
 	@echo "make gpu-check  what needs a CUDA GPU: graphs, overlap, precision, memory"
 	@echo "make bench      compare with peers: writes out/bench"
@@ -36,6 +37,10 @@ test: lint types
 quick: $(VENV)/.dev-stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
+# Which tests are slow is measured, on a machine that is otherwise idle, and written to tests/durations.json.
+durations: $(VENV)/.dev-stamp
+	$(BIN)/python -m pytest -n $(JOBS) -q --record-durations
+
 # torch chooses its kernels by the CPU; what a test asserts must not depend on that.
 cpus: $(VENV)/.dev-stamp
 	for capability in avx2 default; do \
@@ -46,7 +51,7 @@ CPU_TESTS := tests/quadrature tests/engine tests/integration tests/apps/text
 
 # Uses the interpreter that has torch with CUDA; nothing is installed.
 gpu-check:
-	PYTHONPATH=src:distributions/integrand-models/src $(PYTHON) -m pytest -m gpu tests/gpu -p no:cacheprovider
+	PYTHONPATH=src:$(MODELS)/src:$$PYTHONPATH $(PYTHON) -m pytest -m gpu tests/gpu -p no:cacheprovider
 
 lint: $(VENV)/.dev-stamp
 	$(BIN)/ruff check $(CODE)

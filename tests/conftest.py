@@ -1,7 +1,8 @@
-"""What every test shares: one thread per process, and the data that is not shipped."""
+"""What every test shares: one thread per process, the data that is not shipped, and which tests are slow."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,12 @@ torch.set_num_threads(1)
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Public data for tests against real models, which is not shipped: a folder next to the clone."""
+
+DURATIONS = Path(__file__).with_name("durations.json")
+"""Seconds of the slower tests, as ``make durations`` measured them."""
+
+SLOW = 0.2
+"""Seconds from which on ``make quick`` leaves a test out; what is not in the file counts as quick."""
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +33,33 @@ def data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help=f"write what tests take to {DURATIONS.name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):  # not in a worker of xdist
+        config.pluginmanager.register(RecordDurations())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+    for item in items:
+        if known.get(item.nodeid, 0.0) >= SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
+class RecordDurations:
+    """Adds up set-up, call and tear-down of each test, and writes those that take longer than a blink."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        rows = {name: round(seconds, 2) for name, seconds in sorted(self.seconds.items()) if seconds >= SLOW / 2}
+        DURATIONS.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
