@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,19 @@ def test_lines_of_the_tree_say_something() -> None:
     block = PAGE.read_text(encoding="utf-8").split("\n```\n", 2)[1]
     bare = [line for line in block.splitlines()[1:] if line and len(line.split()) < 2]
     assert bare == []
+
+
+def test_the_layers_are_those_of_the_linter() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = [layer.replace("integrand.", "").replace(" | ", ", ") for layer in settings["contracts"][0]["layers"]]
+    assert "\n".join(["```", *layers, "```"]) in PAGE.read_text(encoding="utf-8")
+
+
+def test_constants_are_where_the_page_says() -> None:
+    for names, file in re.findall(r"^\| (`[A-Z][^|]*) \| `([\w/]+\.py)` \|", PAGE.read_text(encoding="utf-8"), flags=re.M):
+        text = (SRC / file).read_text(encoding="utf-8")
+        for name in re.findall(r"`([A-Z_]+)`", names):
+            assert re.search(rf"^([A-Z_]+, )*{name}(, [A-Z_]+)* = ", text, flags=re.M), f"{name} in {file}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
