@@ -17,10 +17,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..batch.atomic_files import ready
 from ..batch.resumable import BatchSummary
 from ..errors import IntegrandError, IntegrandWarning, OptionError
 from ..evaluation.progress import Progress as GradientProgress
+from ..files import ready
 
 Item = TypeVar("Item")
 

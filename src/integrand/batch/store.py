@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from .atomic_files import write_text, writing
+from ..files import write_text, writing
 
 Entry = dict[str, Any]
 """What is kept of one input: values that JSON can hold."""

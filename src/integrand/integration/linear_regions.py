@@ -18,10 +18,10 @@ from ..evaluation.checks import noise
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.target import Scorer
 from ..paths.base import Nodes
-from ..trees import flat
+from ..trees import add_rows, flat
 from .certify import Decision, path_ends, relative
+from .region_lines import Finder, LinearRegions
 from .region_network import NotExactError, Refusal, whole
-from .region_search import Finder, LinearRegions
 
 EXACT = {"cpu": 48}
 """Gradients on a line, should the error fall with their number, from which on its linear regions are looked for; elsewhere
@@ -218,7 +218,7 @@ class _RegionSum:
             self.scores[done.index], self.slopes[done.index] = done.scores, done.slopes
             self.mass[done.index] = terms.abs().sum(1).cpu().numpy()
             rows = torch.as_tensor([place[int(e)] for e in self.nodes.rows[done.index]], device=terms.device)
-            self.values.index_add_(0, rows, terms * torch.as_tensor(weights[done.index], device=terms.device)[:, None])
+            add_rows(self.values, rows, terms * torch.as_tensor(weights[done.index], device=terms.device)[:, None])
             self.kept |= {int(k): terms[i] for i, k in enumerate(done.index) if int(k) in twice}
         if self.tol < 1e4 * self.evaluator.epsilon:
             found = noise(self.evaluator, np.array(self.examples)).tolist()

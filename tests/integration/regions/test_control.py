@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import integrand as ig
 from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning
-from integrand.integration import linear_regions, region_search
+from integrand.integration import linear_regions, region_lines
 from tests.honesty.networks import digits, trained
 from tests.problems import Problem, cases
 
@@ -197,7 +197,7 @@ def test_loose_tolerances_and_large_models_are_not_tried(monkeypatch: pytest.Mon
     def never(*_: Any) -> None:
         raise AssertionError("a model was followed")
 
-    monkeypatch.setattr(region_search, "network", never)
+    monkeypatch.setattr(region_lines, "network", never)
     x = digits()[0][1500:1505]
     assert ig.integrated_gradients(trained("relu"), x, tol=0.05).certificate.converged
     assert ig.integrated_gradients(trained("cnn"), x, tol=0.003).certificate.converged

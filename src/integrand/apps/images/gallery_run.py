@@ -14,10 +14,10 @@ from typing import Any
 import typer
 
 from ...batch import BatchSummary, BatchTask, DocumentStore, explain_each
-from ...batch.atomic_files import ready, write_text, writing
 from ...batch.store import Entry
 from ...errors import OptionError
 from ...evaluation.progress import Progress
+from ...files import ready, write_text, writing
 from ...render.certificate_text import sum_note
 from ...render.image.gallery import Card, card, gallery_page
 from ..command_line import PICTURES, batch_bar, end_with, noted, one_line, say_failures, stamp, stoppable

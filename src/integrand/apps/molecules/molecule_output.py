@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...batch.atomic_files import replacing
+from ...files import replacing
 from ...render import molecule as render
 from ...words import number
 from .molecule_files import COLUMNS, Record

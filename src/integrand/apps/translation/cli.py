@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...batch.atomic_files import writing
+from ...files import writing
 from .. import translation
 from ..command_line import ScoreName, check_out, coloured, noted, say, typed
 
