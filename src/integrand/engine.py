@@ -31,7 +31,7 @@ from .paths.guided import STEERED_BREAK
 from .paths.steering import Steered
 from .quadrature.fixed_rules import RULES, Rule
 from .quadrature.panel_rules import FIVE_POINT
-from .trees import Leaves, Tensors, flat, matched, unflat
+from .trees import Leaves, Tensors, add_rows, flat, matched, unflat
 from .version import version_of as version_of
 
 BACKENDS = {"torch": "torch_function"}
@@ -249,7 +249,7 @@ def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
     total = torch.zeros(examples, evaluator.features, dtype=torch.float64, device=evaluator.device)
     for index, terms in evaluator.differentiable_at(nodes):
         factor = torch.as_tensor(weights[index], device=evaluator.device)[:, None]
-        total = total.index_add(0, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
+        add_rows(total, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
     return total
 
 

@@ -122,6 +122,21 @@ def unflat(rows: Tensor, shapes: Sequence[torch.Size]) -> Leaves:
     return tuple(part.reshape(-1, *shape) for part, shape in zip(rows.split(sizes, 1), shapes, strict=True))
 
 
+def add_rows(total: Tensor, rows: Tensor, terms: Tensor) -> None:
+    """Add terms (N, ...) to some rows of a total, in a fixed order also where a row comes twice.
+
+    >>> total = torch.zeros(2, 1)
+    >>> add_rows(total, torch.tensor([1, 0, 1]), torch.tensor([[1.0], [2.0], [3.0]]))
+    >>> total
+    tensor([[2.],
+            [4.]])
+    """
+    if total.is_cuda:  # where index_add_ adds in no fixed order
+        total.index_put_((rows,), terms, accumulate=True)
+    else:
+        total.index_add_(0, rows, terms)
+
+
 def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = False) -> None:
     """Floating point, finite, not empty, all on one device; ids are fine where a layer is explained."""
     for name, leaf in zip(tree.names, leaves, strict=True):

@@ -21,7 +21,7 @@ from ..arrays import Floats, Ints
 from ..backends.precision import ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
 from ..paths.base import Nodes
-from ..trees import Leaves, flat
+from ..trees import Leaves, add_rows, flat
 from .evaluator import Evaluator
 
 TRIED = ("float16", "tf32")
@@ -64,6 +64,7 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
     asked = wanted != "auto"
     if asked:
         _check_possible(evaluator, wanted)
+        evaluator.measure_rows()  # which CUDA graphs need to know, and the checked nodes would measure without telling them
     few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
     for name in (wanted,) if asked else TRIED:
         for times in (TWO,) if asked or few else (ONE, TWO):
@@ -150,7 +151,7 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
         change, shares = here.change.unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
         mean = change.mean(1) if len(at) > 1 else torch.zeros_like(change[:, 0])
         weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
-        total.index_add_(0, torch.as_tensor(rows, device=mean.device), weights * mean)
+        add_rows(total, torch.as_tensor(rows, device=mean.device), weights * mean)
         far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
         np.add.at(size, rows, np.abs(shares) * here.sizes.reshape(len(part), -1).mean(1))
         np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
