@@ -14,7 +14,7 @@ for every call and ends with 1 if anything differs beyond rounding:
   1e-3, 1e-6 or one unit of the last place printed; versions, times, paths and white space do not count;
 * pages: their markup exactly, numbers in it to 1e-3, data and pictures in it to 1e-2; pictures: size, and reduced colours.
 
-Chunks are as large as the clock says, which moves last bits; calls name them where they can. What is meant to change stands in
+Before chunk sizes were deterministic they moved last bits; calls name them where they can. What is meant to change stands in
 ``EXPECTED_TO_CHANGE`` with the reason: it is printed and does not fail. Five minutes on two cores.
 """
 

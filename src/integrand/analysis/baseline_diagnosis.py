@@ -21,6 +21,7 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import promised
 from ..engine import EngineOptions, attribute
 from ..errors import ConvergenceWarning, InputError, IntegrandError, OptionError, ZeroAttributionWarning
+from ..evaluation.checks import scores_again
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
@@ -263,7 +264,7 @@ def _signal(function: TorchFunction, starts: Sequence[Leaves]) -> Signal | None:
     rows = torch.zeros(1, dtype=torch.long, device=function.inputs[0].device)
     side = None
     if not function.scorer.index and function.scorer.score != "logit":
-        side = int(function.scores_again()[0] >= (0.5 if function.scorer.score == "probability" else math.log(0.5)))
+        side = int(scores_again(function)[0] >= (0.5 if function.scorer.score == "probability" else math.log(0.5)))
     return signal_of([class_probabilities(function, start, rows) for start in starts], side=side)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Floats
 from ..certificate import Status
-from ..evaluation.checks import noise
+from ..evaluation.checks import noise, score_rounding
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.log_kronrod import log_integral, slog
@@ -115,7 +115,7 @@ def find_kinks(
     """The matrices of examples whose scores are piecewise linear between the baselines and the input."""
     if not examples:
         return {}
-    scores, gradients = evaluator.function.score_rounding(), noise(evaluator, np.array(examples))
+    scores, gradients = score_rounding(evaluator.function), noise(evaluator, np.array(examples))
     pairs = zip(examples, gradients.tolist(), strict=True)
     rounding = {e: Rounding(evaluator.epsilon, float(scores[e]), noise) for e, noise in pairs}
     hidden = _curved(evaluator, rounding)

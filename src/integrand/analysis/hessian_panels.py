@@ -90,7 +90,7 @@ class MeasuredPanels:
 
     @property
     def errors(self) -> Floats:
-        """(panels,) absolute L1 errors: what both witnesses say."""
+        """(panels,) absolute L1 errors: the nested difference, and what gradients and scores show to be missing."""
         return self.nested + self.missed
 
 

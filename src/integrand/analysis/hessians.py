@@ -1,4 +1,4 @@
-"""The front door to interactions."""
+"""Integrated Hessians: which features act together, to a tolerance, with a certificate of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Status
 from ..engine import version_of, warn_if_same
 from ..errors import ConvergenceWarning, InputError, ModelError, OptionError, warn
-from ..evaluation.checks import check_rows
+from ..evaluation.checks import check_rows, scores_again
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
 from ..evaluation.progress import ProgressOption, Reporter
@@ -154,7 +154,7 @@ def _refuse_half(model: Callable[..., Any], function: TorchFunction) -> None:
 def _softer(function: TorchFunction, softened: Softened) -> TorchFunction:
     """The same function with scores as the smooth model gives them."""
     softened.replaced = 0
-    scores = function.scores_again()
+    scores = scores_again(function)
     if not softened.replaced:
         raise ModelError(
             f"got smooth={softened.beta:g}, but the model calls none of relu, leaky_relu, relu6 and hardtanh (code compiled by "

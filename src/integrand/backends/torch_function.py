@@ -64,31 +64,10 @@ class TorchFunction:
         """Which output is explained for each example, in words."""
         return self.scorer.words
 
-    def scores_again(self, leaves: Leaves | None = None) -> Floats:
-        """The scores at the input once more, or at points near it, as in the user's own batch, (examples,)."""
-        points = self.inputs if leaves is None else leaves
-
-        def run(rows: Tensor) -> Tensor:
-            return self.scores(tuple(leaf.index_select(0, rows) for leaf in points), rows)
-
-        with torch.no_grad():
-            return torch.cat(all_rows(run, self.examples, points[0].device)).double().cpu().numpy()
-
-    def score_rounding(self) -> Floats:
-        """By how much the scores change when x changes by one rounding, (examples,).
-
-        Where large terms cancel, that is far more than a rounding of the score; and other rows in a batch may change the
-        score by as much, since sums are then taken in another order.
-        """
-        generator = torch.Generator().manual_seed(0)
-
-        def rounded(leaf: Tensor) -> Tensor:
-            sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf) * 2 - 1
-            return leaf + sign * torch.finfo(leaf.dtype).eps * (float(leaf.abs().max()) or 1.0)
-
-        here = self.scores_again()
-        changes = [np.abs(self.scores_again(tuple(map(rounded, self.inputs))) - here) for _ in range(4)]
-        return np.asarray(np.max(changes, axis=0))
+    @property
+    def targets_differ(self) -> bool:
+        """Whether two examples may be scored differently for the same output."""
+        return self.scorer.by_example
 
     def value_and_grad(
         self, leaves: Leaves, rows: Tensor, *, create_graph: bool = False, scale: float = 1.0

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import ROUNDING
+from ..backends.precision import ROUNDING, PrecisionMode
 from ..errors import NonFiniteError, RandomnessError, RowsError
+from ..functions.function import Function
+from ..memory import all_rows
 from ..paths.base import Nodes
 from ..trees import Leaves, flat
 
@@ -52,6 +55,34 @@ def check_finite(names: Sequence[str], nodes: Nodes, scores: Floats, slopes: Flo
                 "this: start from a baseline slightly off 0, or add an epsilon inside the model."
             )
     raise NonFiniteError(f"gradient times velocity overflows for example {nodes.rows[row]}; scale the input or the score.")
+
+
+def scores_again(function: Function, leaves: Leaves | None = None) -> Floats:
+    """The scores at the input once more, or at points near it, as in the user's own batch, (examples,)."""
+    points = function.inputs if leaves is None else leaves
+
+    def run(rows: Tensor) -> Tensor:
+        return function.scores(tuple(leaf.index_select(0, rows) for leaf in points), rows)
+
+    with torch.no_grad():
+        return torch.cat(all_rows(run, function.examples, points[0].device)).double().cpu().numpy()
+
+
+def score_rounding(function: Function) -> Floats:
+    """By how much the scores change when x changes by one rounding, (examples,).
+
+    Where large terms cancel, that is far more than a rounding of the score; and other rows in a batch may change the score by
+    as much, since sums are then taken in another order.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def rounded(leaf: Tensor) -> Tensor:
+        sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf) * 2 - 1
+        return leaf + sign * torch.finfo(leaf.dtype).eps * (float(leaf.abs().max()) or 1.0)
+
+    here = scores_again(function)
+    changes = [np.abs(scores_again(function, tuple(map(rounded, function.inputs))) - here) for _ in range(4)]
+    return np.asarray(np.max(changes, axis=0))
 
 
 def noise(evaluator: Evaluator, examples: Ints) -> Floats:
@@ -134,7 +165,7 @@ def check_rows(evaluator: Evaluator, found: Floats, examples: Ints) -> None:
     slack = _slack(evaluator, examples)
     if (np.abs(found - alone) <= slack).all():
         return
-    again = evaluator.function.scores_again()[examples]
+    again = scores_again(evaluator.function)[examples]
     i = int(np.argmax(np.abs(again - alone) - slack))
     if abs(again[i] - alone[i]) > max(slack[i], 100 * epsilon * _cancelling(evaluator, examples[i])):
         raise RandomnessError(
@@ -142,7 +173,7 @@ def check_rows(evaluator: Evaluator, found: Floats, examples: Ints) -> None:
             "score each time. Turn off dropout and sampling in the model (model.eval(), a fixed seed inside)."
         )
     # Where large terms cancel, their rounding, which changes with the batch, is not small beside the score.
-    bad = np.flatnonzero(np.abs(found - alone) > np.maximum(slack, 100 * evaluator.function.score_rounding()[examples]))
+    bad = np.flatnonzero(np.abs(found - alone) > np.maximum(slack, 100 * score_rounding(evaluator.function)[examples]))
     if not len(bad):
         return
     i = int(bad[0])
@@ -158,5 +189,6 @@ def _cancelling(evaluator: Evaluator, example: int) -> float:
     """The sum of |x * dF/dx| at the input: where it is large beside F, sums in no fixed order, as on a GPU, show in F."""
     rows = torch.arange(evaluator.function.examples, device=evaluator.device)  # the user's own batch, as F was found
     here = tuple(leaf.detach().clone() for leaf in evaluator.function.inputs)
-    _, gradients = evaluator.function.value_and_grad(here, rows)
+    with evaluator.runner.in_mode(PrecisionMode()):
+        _, gradients = evaluator.runner(here, rows)
     return float((flat(here).detach() * flat(gradients))[example].abs().sum())

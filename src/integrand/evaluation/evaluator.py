@@ -156,7 +156,7 @@ class Evaluator:
     @cached_property
     def sharing(self) -> TargetSharing | None:
         """How examples that differ in their targets only share forward passes; None if there are none."""
-        if self.function.examples == 1 or not self.function.scorer.by_example:
+        if self.function.examples == 1 or not self.function.targets_differ:
             return None
         from .target_sharing import find_sharing
 
@@ -263,7 +263,7 @@ class Evaluator:
             rows = torch.zeros(1, dtype=torch.long, device=self.device)
             point = tuple(leaf[:1].clone().requires_grad_(True) for leaf in function.inputs)
             with self.chunks.measuring(1):
-                function.scores(point, rows)
+                self.runner.scores(point, rows)
             notes["row_bytes"] = self.chunks.row_bytes
         self.chunks.set_row_bytes(notes["row_bytes"])
         if self.runner.graphs is not None:

@@ -21,6 +21,7 @@ from ..arrays import Floats, Ints
 from ..backends.precision import ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
 from ..paths.base import Nodes
+from ..quadrature.panel_rules import FIVE_POINT
 from ..trees import Leaves, add_rows, flat
 from .evaluator import Evaluator
 
@@ -93,7 +94,7 @@ def _worth_trying(evaluator: Evaluator) -> bool:
         return False
     evaluator.measure_rows()
     lines = evaluator.function.examples * len(evaluator.pieces)
-    return 17 * lines * evaluator.chunks.row_bytes >= WORTH
+    return FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes >= WORTH
 
 
 def _check_possible(evaluator: Evaluator, name: str) -> None:

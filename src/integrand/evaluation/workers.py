@@ -1,4 +1,8 @@
-"""What belongs to a thread in torch, carried over to another one."""
+"""Several workers for one run (``devices=``, experimental): a thread each, on devices of their own or on a share of the cores.
+
+Chunks are handed to whichever worker is free, and what comes of them is handed on in order, on the device of the input: the
+sums are those of one worker, to rounding. Whatever is thread-local in torch is in a worker as in the caller.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ..trees import Leaves, Tree
 
 
 class Function(Protocol):
-    """What is explained. A backend provides it; only a runner calls its last two methods.
+    """What is explained. A backend provides it; in the engine only a runner calls its last two methods.
 
     Points are torch tensors with one row each, (N, ...); row i lies on the path of example ``rows[i]``.
     """
@@ -49,6 +49,11 @@ class Function(Protocol):
     @property
     def words(self) -> tuple[str, ...]:
         """Which output is explained for each example, in words."""
+        ...
+
+    @property
+    def targets_differ(self) -> bool:
+        """Whether two examples may be scored differently for the same output of the model."""
         ...
 
     @property

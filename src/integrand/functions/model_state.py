@@ -1,4 +1,7 @@
-"""Finding the modules that a callable runs."""
+"""The modules that a callable runs, and running them without leaving a trace.
+
+After a call modes, ``requires_grad``, buffers, torch's random state and its switches are as they were before.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from ..arrays import Floats, Ints
 from ..backends.precision import ROUNDING, Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
-from ..evaluation.checks import check_rows, graphs_outdated, noise
+from ..evaluation.checks import check_rows, graphs_outdated, noise, score_rounding
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
@@ -324,7 +324,7 @@ class GradientIntegral:
         rest = float(squares[stuck].sum())
         if rest > aim:
             one.floor = max(one.floor, found.error)
-            if jumps.any() and found.error <= 100 * self.evaluator.function.score_rounding()[one.example]:
+            if jumps.any() and found.error <= 100 * score_rounding(self.evaluator.function)[one.example]:
                 # Large terms that cancel: no jump, but their rounding. Nothing at all remains where no gradient does.
                 return step.ended(Status.CONVERGED if found.size == 0 else Status.NOISE)
             return step.ended(Status.JUMP if jumps.any() else Status.NOISE)

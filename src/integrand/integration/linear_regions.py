@@ -14,7 +14,7 @@ from torch import Tensor
 from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import IntegrandError
-from ..evaluation.checks import noise
+from ..evaluation.checks import noise, score_rounding
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.target import Scorer
 from ..paths.base import Nodes
@@ -287,7 +287,7 @@ class _RegionSum:
         agree &= np.abs(missing) <= slack * (scale + width * self.mass[part])
         wrong = np.flatnonzero(~agree)  # also where something is not a number
         most = np.maximum(off, np.abs(missing))[wrong]
-        if len(wrong) and not most.max() <= 100 * self.evaluator.function.score_rounding()[one.example]:
+        if len(wrong) and not most.max() <= 100 * score_rounding(self.evaluator.function)[one.example]:
             at = self.nodes.t[first + wrong[0]]
             raise NotExactError(
                 f"the score is not linear around t = {at:.6g} of the path as its operations say: it jumps, its gradient is not "

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..attribution import Attribution
 from ..certificate import Promise, promised
+from ..evaluation.runner import Runner
 from ..trees import flat
 from .method import Found, Method, Problem
 
@@ -47,10 +48,10 @@ class GradientTimesInput(Method):
 
 def gradient(problem: Problem) -> Tensor:
     """The gradient at the input, (examples, features) in float64."""
-    inputs = problem.function.inputs
+    inputs, runner = problem.function.inputs, Runner(problem.function, graphs=False)
 
     def run(rows: Tensor) -> Tensor:
         points = tuple(leaf.index_select(0, rows).detach() for leaf in inputs)
-        return flat(problem.function.value_and_grad(points, rows)[1]).double()
+        return flat(runner(points, rows)[1]).double()
 
     return torch.cat([part for _, part in problem.chunked(problem.examples, run)])

@@ -20,7 +20,7 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Certificate, Promise, Status
 from ..engine import warn_if_missed, warn_if_same
 from ..errors import NonFiniteError
-from ..evaluation.checks import check_rows
+from ..evaluation.checks import check_rows, scores_again
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
 from ..evaluation.progress import ProgressOption, Reporter
@@ -167,7 +167,7 @@ class Problem:
         for leaf in self.function.inputs:
             sign = (torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1).to(leaf)
             inputs.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-        scores = torch.as_tensor(self.function.scores_again(tuple(inputs))).to(self.function.at_input)
+        scores = torch.as_tensor(scores_again(self.function, tuple(inputs))).to(self.function.at_input)
         function = dataclasses.replace(self.function, inputs=tuple(inputs), at_input=scores)
         return dataclasses.replace(self, function=function, ends=None)
 
