@@ -1,0 +1,465 @@
+"""On a CUDA device: graphs, overlap, precision modes, lack of memory and workers; all of it small."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import integrand as ig
+from integrand.backends.cuda_graphs import USES, CapturedGraph, size_for
+from integrand.errors import MemoryBackoffWarning
+from integrand.evaluation import precision_choice
+from integrand.evaluation.evaluator import Evaluator
+from integrand.functions.model_notes import notes_of, release_graphs
+from integrand.integration.adaptive import GradientIntegral
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+CALLS = 6
+WAYS: dict[str, dict[str, Any]] = {"to a tolerance": {"tol": 1e-3}, "fixed": {"steps": 20, "tol": 1e9}}
+
+way = pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+
+
+class Recurrent(nn.Module):
+    """The last state of an LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 16, batch_first=True)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.lstm(x)[0][:, -1])
+        return out
+
+
+class Attentive(nn.Module):
+    """One transformer layer; not with "gelu", for which PyTorch takes another formula on a GPU when gradients are off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        silu = nn.functional.silu
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, activation=silu, batch_first=True)
+        self.head = nn.Linear(32, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.layer(x).mean(1))
+        return out
+
+
+def dense() -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, 3)), torch.randn(4, 48)
+
+
+def kinked() -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(nn.Linear(48, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 3)), torch.randn(4, 48)
+
+
+def convolutional() -> tuple[nn.Module, Tensor]:
+    layers = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 8, 3, stride=2), nn.SiLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(968, 3)), torch.randn(2, 3, 24, 24)
+
+
+def many() -> tuple[nn.Module, Tensor]:
+    """Features beyond which sums are taken on the device."""
+    return nn.Sequential(nn.Linear(2048, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3)), torch.randn(2, 2048)
+
+
+def transformer() -> tuple[nn.Module, Tensor]:
+    return Attentive(), torch.randn(3, 10, 32)
+
+
+def recurrent() -> tuple[nn.Module, Tensor]:
+    return Recurrent(), torch.randn(3, 12, 6)
+
+
+Kind = Callable[[], tuple[nn.Module, Tensor]]
+KINDS: list[Kind] = [dense, kinked, many, convolutional, transformer, recurrent]
+
+every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+def made(kind: Kind, device: str = "cuda", dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model, x = kind()
+    return model.to(device, dtype).eval(), x.to(device, dtype)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Switches are afterwards as they were, and nothing is left on the device that a test would be short of."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled, torch.get_float32_matmul_precision()
+    yield
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled, torch.get_float32_matmul_precision()) == before
+    release_graphs()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+@pytest.fixture
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, cuDNN's gradients of convolutions differ from run to run, whoever asks for them."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every graph that is replayed."""
+    found: list[int] = []
+    replay = CapturedGraph.replay
+
+    def counted(self: CapturedGraph, *args: Any) -> Any:
+        found.append(len(self.rows))
+        return replay(self, *args)
+
+    monkeypatch.setattr(CapturedGraph, "replay", counted)
+    return found
+
+
+def off(found: Any, expected: Any) -> float:
+    """The largest relative L1 error over the examples."""
+    error = (found.double().cpu() - expected.double().cpu()).flatten(1).abs().sum(1)
+    return float((error / expected.double().cpu().flatten(1).abs().sum(1)).max())
+
+
+# ---- the same values as elsewhere -------------------------------------------------------------------------------------------
+
+
+@every
+def test_values_are_those_of_a_cpu(kind: Kind) -> None:
+    """By a fixed rule to the rounding of either precision, and to a tolerance within it."""
+    for dtype, slack in ((torch.float32, 2e-5), (torch.float64, 1e-12)):
+        here, there = (
+            ig.integrated_gradients(*made(kind, device, dtype), target=1, steps=20, tol=1e9) for device in ("cuda", "cpu")
+        )
+        assert isinstance(here.values, Tensor)
+        assert here.values.device.type == "cuda"
+        assert off(here.values, there.values) <= slack
+        assert here.certificate.gradients == there.certificate.gradients
+    found = ig.integrated_gradients(*made(kind), target=1, tol=1e-3)
+    exact = ig.integrated_gradients(*made(kind, "cpu", torch.float64), target=1, tol=1e-7)
+    assert found.certificate.converged
+    assert off(found.values, exact.values) <= found.certificate.error
+
+
+@way
+def test_an_lstm_in_eval_mode(options: dict[str, Any]) -> None:
+    """Whose backward pass cuDNN refuses."""
+    model, x = made(recurrent)
+    with pytest.raises(RuntimeError, match="cudnn"):
+        torch.autograd.grad(model(x.clone().requires_grad_(True)).sum(), [*model.parameters()])
+    found = ig.integrated_gradients(model, x, target=1, **options)
+    there = ig.integrated_gradients(*made(recurrent, "cpu"), target=1, **options)
+    assert off(found.values, there.values) <= (1e-3 if "steps" not in options else 2e-5)
+    assert torch.backends.cudnn.enabled
+
+
+# ---- graphs -----------------------------------------------------------------------------------------------------------------
+
+
+@way
+@every
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_same_call_gives_the_same_bits(
+    kind: Kind, options: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a graph at first and from graphs later, with other calls in between."""
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)  # captured however busy the device is
+    model, x = made(kind, dtype=dtype)
+    other, y = made(dense)
+    first = ig.integrated_gradients(model, x, target=1, **options)
+    for _ in range(CALLS - 1):
+        ig.integrated_gradients(other, y, target=2, tol=0.02)
+        ig.integrated_gradients(model, x[:1], target=2, tol=0.02)
+        again = ig.integrated_gradients(model, x, target=1, **options)
+        assert torch.equal(again.values, first.values)  # type: ignore[arg-type]
+        assert again.certificate == first.certificate
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
+@pytest.mark.parametrize("score", ["logit", "probability"])
+def test_groups_baselines_and_graphs_of_gradients_give_the_same_bits(score: Any) -> None:
+    """Whatever else is added up."""
+    model, x = made(many, dtype=torch.float64)
+    results = [
+        [
+            ig.integrated_gradients(model, x, target=1, tol=1e-4, score=score, groups=torch.arange(2048, device="cuda") // 512),
+            ig.integrated_gradients(model, x, [0.0, 1.0], target=1, tol=1e-3, score=score),  # type: ignore[arg-type]
+            ig.integrated_gradients(model, x, target=1, tol=1e-3, score=score, create_graph=True),
+        ]
+        for _ in range(CALLS)
+    ]
+    for again in results[1:]:
+        for one, first in zip(again, results[0], strict=True):
+            assert torch.equal(one.values, first.values)  # type: ignore[arg-type]
+            assert one.certificate == first.certificate
+
+
+@way
+def test_graphs_are_captured_and_replayed(options: dict[str, Any], replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of chunks that came up before; a call then runs from graphs, also for other targets and inputs."""
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)
+    model, x = made(dense)
+    counts = []
+    for _ in range(CALLS):
+        before = len(replays)
+        ig.integrated_gradients(model, x, target=1, **options)
+        counts.append(len(replays) - before)
+    assert counts[:USES] == [0] * USES
+    assert counts[-1] > 0
+    graphs = [graph for graph in notes_of(model)["graphs"].values() if graph is not None]
+    assert graphs
+    assert all(len(graph.rows) == size_for(len(graph.rows)) for graph in graphs)
+    # Another input and another target, from the same graphs.
+    before = len(replays)
+    found = ig.integrated_gradients(model, 2 * x, target=[0, 1, 2, 0], **options)
+    if "steps" in options:
+        assert len(replays) > before
+    there, _ = made(dense, "cpu")
+    expected = ig.integrated_gradients(there, 2 * x.cpu(), target=[0, 1, 2, 0], **options)
+    assert off(found.values, expected.values) <= (1e-3 if "steps" not in options else 2e-5)
+
+
+def test_graphs_follow_weights_that_change_in_place(replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)
+    model, x = made(dense)
+    for _ in range(USES + 1):
+        before = ig.integrated_gradients(model, x, target=1, steps=20, tol=1e9)
+    assert replays
+    with torch.no_grad():
+        model[-1].weight.mul_(3)  # type: ignore[operator, index]
+    replays.clear()
+    after = ig.integrated_gradients(model, x, target=1, steps=20, tol=1e9)
+    assert replays
+    assert off(after.values, 3 * before.values) <= 1e-5  # type: ignore[operator]
+
+
+class Scaled(nn.Module):
+    """Something about it changes that nobody can see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.factor = nn.Linear(8, 8), 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * self.inner(x).tanh().sum(1)
+
+
+@way
+def test_a_model_that_changes_unseen_is_noticed(
+    options: dict[str, Any], replays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)
+    torch.manual_seed(0)
+    model, x = Scaled().cuda().eval(), torch.randn(3, 8, device="cuda")
+    for _ in range(USES + 2):
+        before = ig.integrated_gradients(model, x, **options)
+    assert replays
+    model.factor = 2.0
+    after = ig.integrated_gradients(model, x, **options)
+    assert off(after.values, 2 * before.values) <= (1e-3 if "steps" not in options else 1e-5)  # type: ignore[operator]
+
+
+@way
+def test_a_model_that_waits_for_the_device_is_run_without_graphs(options: dict[str, Any], replays: list[int]) -> None:
+    class Waits(Scaled):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * (1.0 if float(x.detach().abs().max()) >= 0 else 2.0)
+
+    torch.manual_seed(0)
+    model, x = Waits().cuda().eval(), torch.randn(3, 8, device="cuda")
+    results = [ig.integrated_gradients(model, x, **options).values for _ in range(CALLS)]
+    assert not replays
+    assert all(torch.equal(values, results[0]) for values in results)  # type: ignore[arg-type]
+
+
+def test_graphs_go_with_the_model(replays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)
+    model, x = made(dense)
+    for _ in range(USES + 2):
+        ig.integrated_gradients(model, x, target=1, steps=20, tol=1e9)
+    assert replays
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+# ---- overlap ----------------------------------------------------------------------------------------------------------------
+
+
+@way
+def test_the_next_chunk_is_asked_for_before_one_is_looked_at(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    finish = Evaluator.finish
+
+    def look(self: Evaluator, asked: Any) -> Any:
+        log.append("look")
+        return finish(self, asked)
+
+    monkeypatch.setattr(Evaluator, "finish", look)
+    model, x = made(dense)
+    plain = ig.integrated_gradients(model, x, target=1, **options)
+    model.register_forward_hook(lambda *_: log.append("ask"))
+    log.clear()
+    parts = ig.integrated_gradients(model, x, target=1, chunk=8, **options)
+    first = log.index("look")
+    assert log[:first].count("ask") >= 3, "F(x) and two chunks"
+    assert log[first : first + 4] == ["look", "ask", "look", "ask"]
+    assert off(parts.values, plain.values) <= 1e-5
+    assert parts.certificate.gradients == plain.certificate.gradients
+
+
+# ---- precision --------------------------------------------------------------------------------------------------------------
+
+
+def wide() -> tuple[nn.Module, Tensor]:
+    layers = [nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 3)]
+    return nn.Sequential(*layers), 2 * torch.randn(6, 64)
+
+
+def true_errors(found: ig.Attribution, kind: Kind) -> list[float]:
+    """Of each example that was found, against float64."""
+    exact = ig.integrated_gradients(*made(kind, "cuda", torch.float64), target=1, tol=1e-7).values
+    return [off(found.values[i : i + 1], exact[i : i + 1]) for i in range(len(found.certificate))]  # type: ignore[index]
+
+
+@pytest.fixture
+def worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are small here, for which a lower precision would not be tried."""
+    monkeypatch.setattr(precision_choice, "WORTH", 0)
+
+
+@pytest.mark.usefixtures("worth")
+@pytest.mark.parametrize("rows", [1, 6])
+def test_a_tolerance_that_leaves_room_is_met_in_less(rows: int) -> None:
+    model, x = made(wide)
+    results = [ig.integrated_gradients(model, x[:rows], target=1, tol=0.05) for _ in range(CALLS)]
+    found = results[0]
+    assert {one.precision for one in found.certificate} <= {"float16", "tf32"}
+    assert found.certificate.converged
+    assert all(0 < one.moved < 0.05 for one in found.certificate)
+    for error, one in zip(true_errors(found, wide), found.certificate, strict=True):
+        assert error <= one.error
+    for again in results[1:]:
+        assert torch.equal(again.values, found.values)  # type: ignore[arg-type]
+        assert again.certificate == found.certificate
+
+
+@pytest.mark.usefixtures("worth")
+def test_a_tolerance_that_leaves_none_is_met_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the check shows, and, where it is made to show nothing, by what turns out on the way."""
+    model, x = made(wide)
+    plain = ig.integrated_gradients(model, x, target=1, tol=1e-4, precision="float32")
+    checked = ig.integrated_gradients(model, x, target=1, tol=1e-4)
+    monkeypatch.setattr(precision_choice, "SHARE", 1e9)
+    given_up, modes = [], set()
+    start_again = GradientIntegral._give_up_precision
+
+    def noted(self: GradientIntegral) -> Any:
+        given_up.append(self.evaluator.runner.mode.name)
+        return start_again(self)
+
+    monkeypatch.setattr(GradientIntegral, "_give_up_precision", noted)
+    late = ig.integrated_gradients(model, x, target=1, tol=1e-4)
+    assert given_up == ["float16"]
+    for found in (checked, late):
+        modes |= {one.precision for one in found.certificate}
+        assert found.certificate.converged
+        assert torch.equal(found.values, plain.values)  # type: ignore[arg-type]
+        assert all(one.moved == 0 for one in found.certificate)
+        assert found.certificate.gradients > plain.certificate.gradients
+    assert modes == {"float32"}
+
+
+def test_small_models_are_not_tried_in_less() -> None:
+    result = ig.integrated_gradients(*made(wide), target=1, tol=0.05)
+    assert {one.precision for one in result.certificate} == {"float32"}
+
+
+@way
+@pytest.mark.parametrize("precision", ["tf32", "float16", "bfloat16"])
+def test_a_precision_that_is_asked_for(
+    precision: Any, options: dict[str, Any], replays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shift counts into the error; graphs serve it as they do float32; and the same call gives the same bits."""
+    monkeypatch.setattr("integrand.backends.cuda_graphs.WAITS", 0.0)
+    model, x = made(wide)
+    options = options | {"tol": 0.2}
+    results = [ig.integrated_gradients(model, x, target=1, precision=precision, **options) for _ in range(CALLS)]
+    assert replays
+    for error, one in zip(true_errors(results[0], wide), results[0].certificate, strict=True):
+        assert one.precision == precision
+        assert error <= one.error
+        assert one.moved > 0
+    for again in results[1:]:
+        assert torch.equal(again.values, results[0].values)  # type: ignore[arg-type]
+        assert again.certificate == results[0].certificate
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------------
+
+
+class Hungry(nn.Module):
+    """Saves 2 MiB for a row of 64 KiB, and takes twice as much besides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates = nn.Parameter(torch.linspace(0.5, 2, 32)[:, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(torch.tanh(x[:, None] * self.rates)).mean((1, 2))
+
+
+@way
+def test_chunks_that_do_not_fit_are_made_smaller(options: dict[str, Any]) -> None:
+    """The process may have 200 MiB more than it has: 64 rows take twice as much."""
+    model, x = Hungry().cuda().eval(), torch.linspace(-1, 2, 4 << 14, device="cuda").reshape(4, -1)
+    options = options | ({"steps": 32} if "steps" in options else {})  # chunks of 64 are then full
+    expected = ig.integrated_gradients(model, x, chunk=4, **options)
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (200 << 20)) / total)
+    try:
+        with pytest.warns(MemoryBackoffWarning, match=r"out of memory with \d+ rows at a time; going on with \d+"):
+            found = ig.integrated_gradients(model, x, chunk=64, **options)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert off(found.values, expected.values) <= 1e-5
+    assert found.certificate.gradients == expected.certificate.gradients
+
+
+# ---- workers ----------------------------------------------------------------------------------------------------------------
+
+
+@way
+@every
+@pytest.mark.usefixtures("repeatable")
+def test_two_workers_on_one_device(kind: Kind, options: dict[str, Any]) -> None:
+    model, x = made(kind)
+    alone = ig.integrated_gradients(model, x, target=1, **options)
+    results = [ig.integrated_gradients(model, x, target=1, chunk=7, devices=["cuda:0", "cuda:0"], **options) for _ in range(3)]
+    for found in results:
+        assert found.meta["devices"] == "cuda:0, cuda:0"
+        assert off(found.values, alone.values) <= (1e-3 if "steps" not in options else 2e-5)
+        assert torch.equal(found.values, results[0].values)  # type: ignore[arg-type]
+
+
+def test_a_worker_on_the_cpu_beside_one_on_the_device() -> None:
+    model, x = made(dense)
+    alone = ig.integrated_gradients(model, x, target=1, steps=40, tol=1e9)
+    found = ig.integrated_gradients(model, x, target=1, steps=40, tol=1e9, chunk=4, devices=["cuda:0", "cpu"])
+    assert off(found.values, alone.values) <= 2e-5
