@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import integrand as ig
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError, ModelError, NonFiniteError, OptionError
 from integrand.evaluation.evaluator import ProfileRecorder
-from tests.test_state import Model, everything
+from tests.undisturbed import Model, everything
 
 TWO = ["cpu", "cpu"]
 BOTH = pytest.mark.parametrize("options", [{"steps": 40, "tol": 1e9}, {"tol": 1e-4}], ids=["fixed", "to a tolerance"])

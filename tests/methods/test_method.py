@@ -13,7 +13,7 @@ from torch import nn
 from integrand import Attribution
 from integrand.errors import InPlaceWarning, ModelError, OperationError
 from integrand.methods import LRP, AlphaBeta, DeepLift, Gamma, GuidedBackprop
-from tests.test_state import unchanged
+from tests.undisturbed import unchanged
 
 from .shared import METHODS, OPERATED, REVEAL, D, Twice, drawn, each, each_operated
 

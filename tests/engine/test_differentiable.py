@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
-from integrand.integration import linear_regions as _choose
+from integrand.integration import linear_regions
 from tests.networks import distance
 
 X = torch.tensor([[0.7, -1.3, 0.4], [1.1, 0.2, -0.6]], dtype=torch.float64)
@@ -99,7 +99,7 @@ def test_values_equal_those_without_a_graph(
     activation: nn.Module, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same nodes with the same weights, added in another order, where values without a graph are sampled too."""
-    monkeypatch.setitem(_choose.EXACT, "cpu", float("inf"))
+    monkeypatch.setitem(linear_regions.EXACT, "cpu", float("inf"))
     model = network(activation)
     plain = ig.integrated_gradients(model, X, START, **options)  # type: ignore[arg-type]
     graph = ig.integrated_gradients(model, X, START, create_graph=True, **options)  # type: ignore[arg-type]
