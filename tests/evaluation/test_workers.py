@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextvars
 import functools
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -186,21 +187,35 @@ def test_workers_run_in_the_precision_asked_for(options: dict[str, Any], workers
 
 
 def test_what_half_precision_cannot_hold_is_evaluated_in_full(workers: list[str]) -> None:
-    """Scores of 40,000 t (1 + t): beyond t = 0.87 no float16 holds them; all the rest is in float16."""
-    runs: list[tuple[str, torch.dtype, list[float]]] = []
+    """Scores of 40,000 x (1 + x), from 1 to 0: beyond x = 0.87 no float16 holds them.
+
+    The caller evaluates them in full while workers go on in float16: one of them starts a chunk just then.
+    """
+    runs: list[tuple[bool, torch.dtype, list[float]]] = []
+    in_full, started, number = threading.Event(), threading.Event(), itertools.count(1)
 
     class Large(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             out = super().forward(x)
             if x.requires_grad:
-                runs.append((threading.current_thread().name[:9], out.dtype, x.flatten().tolist()))
+                worker = threading.current_thread() is not threading.main_thread()
+                runs.append((worker, out.dtype, x.flatten().tolist()))
+                if worker and next(number) == 4:  # of as many that are handed out at first
+                    started.set()
+                if worker and float(x.detach().max()) < 0.99:  # all but the first chunk
+                    assert in_full.wait(PATIENCE)
+                if not worker and float(x.detach().max()) > 0.99:
+                    in_full.set()
+                    assert started.wait(PATIENCE)
             return (out * (1 + x[:, :1].to(out.dtype))) * 40_000
 
     model = Large(1, 1, bias=False)
     nn.init.ones_(model.weight)
-    found = ig.integrated_gradients(model, torch.ones(1, 1), steps=40, tol=0.1, chunk=2, precision="float16", devices=workers)
-    torch.testing.assert_close(found.values, torch.tensor([[80_000.0]]), rtol=2e-3, atol=0)
-    assert {dtype for name, dtype, _ in runs if name == "integrand"} == {torch.float16}
+    found = ig.integrated_gradients(
+        model, torch.zeros(1, 1), 1.0, steps=40, tol=0.1, chunk=2, precision="float16", devices=workers
+    )
+    torch.testing.assert_close(found.values, torch.tensor([[-80_000.0]]), rtol=2e-3, atol=0)
+    assert {dtype for worker, dtype, _ in runs if worker} == {torch.float16}
     full = [x for _, dtype, many in runs if dtype == torch.float32 for x in many]
     low = [x for _, dtype, many in runs if dtype == torch.float16 for x in many]
     assert sum(x > 0.87 for x in full) == sum(x > 0.87 for x in low) > 3

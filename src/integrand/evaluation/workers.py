@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..backends.precision import PrecisionMode
 from ..backends.replica import replicated
 from ..backends.torch_function import TorchFunction
 from ..errors import OptionError
@@ -192,8 +193,8 @@ class WorkerPool:
         """Wait for what runs, end the threads, and put all switches back."""
         self._stack.close()
 
-    def _work(self, run: Run[T], here: slice) -> _Ran[T]:
-        self.runner.mode = self._runner.mode
+    def _work(self, run: Run[T], here: slice, mode: PrecisionMode) -> _Ran[T]:
+        self.runner.mode = mode
         try:
             with self._caller.state():
                 return _Ran(here, (run(here),))
@@ -224,7 +225,9 @@ class WorkerPool:
                 while start < count or flight:
                     while start < count and len(flight) < AHEAD * len(self.devices):
                         here = cut(start, count, min(size, chunks.size), step)
-                        flight.append(self._pool.submit(contextvars.copy_context().run, self._work, run, here))
+                        # The mode as it is now: while this waits, the caller may run something else in full precision.
+                        mode = self._runner.mode
+                        flight.append(self._pool.submit(contextvars.copy_context().run, self._work, run, here, mode))
                         start = here.stop
                     ran = flight[0].result()
                     flight.popleft()  # not before: what is waited for is waited for to the end
