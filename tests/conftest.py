@@ -22,6 +22,12 @@ SLOW = 0.2
 """Seconds from which on ``make quick`` leaves a test out; what is not in the file counts as quick."""
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """What a test draws without a seed does not hang on the tests that ran before it in the same process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def data() -> Callable[[str], Path]:
     """``data("googlenet/synset_words.txt")``: the path of shared data, or a skip that says what is missing."""

@@ -201,7 +201,7 @@ def opened(
     if options.tune:
         notes = notes_at(function.call.model, function.inputs, layered=function.layered)
         chunks.tuning = notes.get("tuning") if chunks.tunes else None
-        stack.callback(lambda: notes.update(tuning=chunks.tuning))
+        stack.callback(lambda: notes.update(tuning=chunks.tuning or notes.get("tuning")))
     if options.devices:
         from .evaluation.workers import shared_among
 
@@ -308,12 +308,12 @@ def _stands_still(pieces: Sequence[Piece], function: TorchFunction, i: int) -> b
     )
 
 
-def warn_if_missed(certificate: Certificate) -> None:
-    """Warn where a certificate says that its tolerance was not met."""
+def warn_if_missed(certificate: Certificate, more: str = "") -> None:
+    """Warn where a certificate says that its tolerance was not met; ``more`` is added to the message."""
     missed = [i for i, example in enumerate(certificate) if not example.converged]
     if missed:
         warn(
             f"the tolerance was not met for {len(missed)} of {len(certificate)} example(s); example {missed[0]}: "
-            f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.",
+            f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.{more}",
             ConvergenceWarning,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +14,19 @@ from integrand import Attribution
 from integrand.certificate import Promise, promised
 from integrand.errors import ModelError
 from integrand.methods import Found, Method, Problem
+from tests.clock import Clock
 
 WEIGHTS = (3.0, -2.0, 1.0, 0.25)
+SECONDS = 1 / 64
+"""What every method takes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clock() -> Iterator[None]:
+    """How long the times are that are printed, and whether they fit, does not hang on the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("integrand.analysis.method_comparison.time", Clock(tick=SECONDS))
+        yield
 
 
 class Linear(nn.Module):

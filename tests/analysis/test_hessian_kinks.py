@@ -57,6 +57,18 @@ def test_one_kink_by_hand():
     assert result.certificate[0].kinks == 1
 
 
+def test_a_score_that_crosses_zero_is_rounded_by_more_than_its_last_digit():
+    """There it is a difference of larger numbers; it does not move at x, where its rounding could have been measured."""
+
+    def score(x):
+        return (torch.relu(1 - x.sum(1)) - 0.3 + 40) - 40
+
+    result = integrated_hessians(score, torch.tensor([[0.9, 1.2]], dtype=torch.float64))
+    assert result.converged
+    assert result.certificate[0].kinks == 1
+    assert result.certificate[0].gradients < 12 * (1 + 10)
+
+
 def test_groups_and_chosen_features_of_a_relu_network():
     net, _ = relu_net(3)
     x = torch.randn(2, 5, dtype=torch.float64) * 2

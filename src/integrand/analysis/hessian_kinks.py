@@ -103,7 +103,8 @@ class Cells:
         noise = rounding.epsilon * np.maximum(sizes[1:], sizes[:-1]) + rounding.gradient
         slopes = line.terms.sum(1)
         gap = np.abs(np.diff(line.scores) - (slopes[1:] + slopes[:-1]) / 2 * width)
-        same = np.abs(line.scores[1:]) + np.abs(line.scores[:-1]) + sizes[1:] * width
+        # Of the largest on the line: where a score crosses zero, it is the difference of numbers that are no smaller.
+        same = 2 * np.abs(line.scores).max() + sizes[1:] * width
         same = FLAT * (rounding.epsilon * same + rounding.score)
         bent = (np.abs(jumps).sum(1) > FLAT * noise) | (gap > same)
         return Cells(width, jumps, np.diff(slopes), bent, width <= rounding.finest, noise)

@@ -312,8 +312,8 @@ class GradientIntegral:
         found = replace(found, error=found.error + shift) if shift else found
         step = Decision(one, found, index, panels)
         if found.error <= max(goal, one.floor):
-            exact = found.error == found.size == 0
-            return step.ended(Status.CONVERGED if one.floor <= goal or exact else Status.NOISE)
+            nothing = found.size == 0  # to attribute: what F changes by is rounding
+            return step.ended(Status.CONVERGED if one.floor <= goal or nothing else Status.NOISE)
         squares = self.groups.squares[found.candidate][part]
         # What the estimate is over the root of the summed squares, without the caution of the first round.
         root = max(math.sqrt(squares.sum()), 1e-300)

@@ -97,6 +97,15 @@ def hold(problem: Problem, players: Players) -> Problem:
     return dataclasses.replace(problem, starts=starts, ends=None)
 
 
+def movers(problem: Problem, players: Players) -> Tensor:
+    """Which players change anything, (examples, players); without the others the score is the same, but for its rounding."""
+    there = flat(problem.function.inputs)
+    apart = torch.stack([flat(start) != there for start in problem.starts]).any(0)
+    played = players.labels >= 0
+    counts = torch.zeros(problem.examples, players.count, device=problem.device)
+    return counts.index_add(1, players.labels[played], apart[:, played].to(counts)) > 0
+
+
 def coalition_scores(
     problem: Problem, players: Players, coalitions: Callable[[Tensor], Tensor], count: int, examples: Tensor
 ) -> Tensor:

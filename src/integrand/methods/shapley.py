@@ -26,6 +26,7 @@ from .sampling import (
     check_numbers,
     coalition_scores,
     hold,
+    movers,
     players_of,
     sample_until,
 )
@@ -84,14 +85,14 @@ class Shapley(Method):
     def _from_orderings(self, problem: Problem, players: Players) -> Found:
         evaluator = problem.evaluator()
         ends = tuple(torch.as_tensor(end, device=problem.device) for end in problem.end_scores(evaluator))
-        generator = torch.Generator().manual_seed(self.seed)
+        generator, moves = torch.Generator().manual_seed(self.seed), movers(problem, players)
 
         def draw(count: int, active: Tensor) -> Iterator[Tensor]:
             for pairs in blocks(count, max(1, MOST_POINTS // (2 * players.count * len(active)))):
                 ranks = torch.stack([torch.randperm(players.count, generator=generator) for _ in range(pairs)])
                 both = torch.stack([ranks, players.count - 1 - ranks], 1).flatten(0, 1).to(problem.device)
                 values = _marginals(problem, players, both, active, (ends[1][active], ends[0][active]))
-                yield from values.unflatten(0, (pairs, 2)).mean(1)
+                yield from values.unflatten(0, (pairs, 2)).mean(1).where(moves[active], 0.0)
 
         def enough(found: Sampled) -> Tensor:
             return found.error(2) <= self.tol
@@ -141,6 +142,7 @@ def _from_coalitions(problem: Problem, players: Players) -> Found:
     weights = [1 / (n * math.comb(n - 1, size)) for size in range(n)]
     share = torch.tensor([*weights, 0.0], dtype=torch.float64, device=device)[members.sum(1)]
     values = torch.stack([_mean_change(scores, share, members[:, i] == 0) for i in range(n)], 1)
+    values = values.where(movers(problem, players), 0.0)
     extras = {"standard_error": torch.zeros_like(players.spread(values))}
     return Found(players.spread(values), (), rule="all coalitions", forwards=2**n * len(problem.starts), extras=extras)
 

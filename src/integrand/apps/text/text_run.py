@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...certificate import Certificate
+from ...engine import warn_if_missed
 from ...errors import ConvergenceWarning, InputError, ModelError, OptionError
 from ...functions.target import Score
 from .encoding import Encoded, parameters_of
@@ -171,25 +172,29 @@ def integrate(
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
     labels = tuple(slot.labels[:, None] for slot in slots)
     modules = {id(slot.looked.module): slot.looked.module for slot in slots}
-    result = integrated_gradients(
-        runs,
-        ids,
-        starts[0] if len(starts) == 1 else starts,
-        target=target,
-        score=score,
-        tol=tol,
-        layer=list(modules.values()),
-        kwargs={"given": given, "rows": rows},
-        batched=True,
-        groups=labels[0] if len(labels) == 1 else labels,
-        **options,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, once, with what may help
+        result = integrated_gradients(
+            runs,
+            ids,
+            starts[0] if len(starts) == 1 else starts,
+            target=target,
+            score=score,
+            tol=tol,
+            layer=list(modules.values()),
+            kwargs={"given": given, "rows": rows},
+            batched=True,
+            groups=labels[0] if len(labels) == 1 else labels,
+            **options,
+        )
     assert isinstance(result.values, Tensor)
     certificate = result.certificate
     if words:
         named = tuple(replace(one, target=word) for one, word in zip(certificate, words, strict=True))
         certificate = replace(certificate, examples=named)
     certificate = _advised(certificate, fills)
+    poor = sum(one.note == STEEP for one in certificate)
+    warn_if_missed(certificate, f" {poor} of {len(certificate)} are far off: {STEEP}." if poor else "")
     return result.values.detach().double().cpu().numpy(), certificate
 
 
@@ -390,7 +395,6 @@ def _advised(certificate: Certificate, fills: Sequence[Fill]) -> Certificate:
     poor = [not one.converged and one.error > FAR for one in certificate]  # less is what half precision does anywhere
     if not zero or not any(poor):
         return certificate
-    warnings.warn(f"{sum(poor)} of {len(poor)} scores not within the tolerance; {STEEP}.", ConvergenceWarning, stacklevel=4)
     each = zip(certificate, poor, strict=True)
     return replace(certificate, examples=tuple(replace(one, note=STEEP) if bad else one for one, bad in each))
 
