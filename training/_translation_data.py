@@ -1,9 +1,10 @@
-"""What the translator is trained on: three sources read into pairs of texts, held-out sentences kept apart, variants made."""
+"""What the translator is trained on: sources read into pairs of texts, held-out sentences kept apart, variants made."""
 
 from __future__ import annotations
 
 import hashlib
 import html
+import itertools
 import random
 import re
 from collections import Counter
@@ -11,13 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from _translation_everyday import ADDRESSES, BEFORE, FRAMES, GREETINGS, PLACES, SENTENCES, WAYS
+from _translation_phrases import Grammar, phrases, with_articles
 
-SHORT = {"sth.": "something", "sb.": "somebody", "sb.'s": "somebody's", "sth.'s": "something's"}
-KURZ = {"etw.": "etwas", "jdn.": "jemanden", "jdm.": "jemandem", "jd.": "jemand", "jds.": "jemandes"}
 SPOKEN = {"n't": " not", "'m": " am", "'re": " are", "'ve": " have", "'ll": " will", "'s": " is", "'d": " would"}
-NAMES = ("[ornith.]", "[min.]", "[chem.]", "(zoologische ", "(botanische ")  # species and substances: not for short sentences
-ARTICLES = {"m": ("der", "ein"), "f": ("die", "eine"), "n": ("das", "ein")}
 
 
 @dataclass(frozen=True)
@@ -26,15 +23,12 @@ class Pair:
 
     Attributes:
         english, german: the texts.
-        kind: "tatoeba", "news" (WMT), "everyday" (written for this), "example" (a sentence of the dictionary), "phrase" or
-            "word" of the dictionary.
-        gender: of a dictionary's noun: "m", "f", "n", or "".
+        kind: "tatoeba", "news" (WMT), "everyday" (written for this), or "distilled" (translated by other networks).
     """
 
     english: str
     german: str
     kind: str
-    gender: str = ""
 
 
 def tidy(text: str) -> str:
@@ -80,58 +74,15 @@ def read_news(folder: Path, part: str) -> list[Pair]:
     return pairs if part != "train" else [p for p in pairs if "gentlemen" not in p.english.lower() or "Herren" in p.german]
 
 
-def _forms(segment: str, words: dict[str, str]) -> list[str]:
-    """The synonyms of a dictionary's segment, without its remarks."""
-    segment = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|<[^>]*>|(?<= )/[^/]*/(?= |;|$)", "", tidy(segment))
-    found = []
-    for form in segment.split("; "):
-        text = " ".join(words.get(word, word) for word in form.strip(" ;").split())
-        text = re.sub(r"(?<=[^\W\d])/[\w'/]+", "", text)  # he/she: the first of them
-        if text and not re.search(r"[/|…<>{}\[\]()~=]|\.\.\.", text) and len(text) < 200:
-            found.append(text)
-    return found
-
-
-def read_dictionary(path: Path) -> list[Pair]:
-    """Ding's file: ``German :: English``, both sides with the same number of segments between bars."""
-    found = []
-    for line in path.open(encoding="utf-8"):
-        if line.startswith("#") or line.count(" :: ") != 1 or any(name in line for name in NAMES):
-            continue
-        german, english = (side.split(" | ") for side in line.rstrip("\n").split(" :: "))
-        if len(german) != len(english):
-            continue
-        for de, en in zip(german, english, strict=True):
-            ours, theirs = _forms(en, SHORT), _forms(de, KURZ)
-            if not ours or not theirs:
-                continue
-            gender = re.match(r"[\wäöüÄÖÜß-]+ \{([mfn])\}", de)
-            sentence = ours[0][-1] in ".!?" and theirs[0][-1] in ".!?" and " " in ours[0]
-            kind = "example" if sentence else "phrase" if " " in ours[0].removeprefix("to ") else "word"
-            if not sentence and theirs[0].count(" ") > 2 * ours[0].count(" ") + 2:
-                continue  # explained, not translated
-            found += [Pair(form, theirs[0], kind, gender[1] if gender else "") for form in ours[:3]]
-            found += [Pair(ours[0], form, kind) for form in theirs[1:2] if not sentence]
-    return found
-
-
 def everyday() -> list[Pair]:
-    """Every greeting to everyone, the way to every place, and the sentences written for this."""
-    greeted = [
-        (f"{hello}, {name}!" if name else f"{hello}!", f"{hallo}, {wer}!" if wer else f"{hallo}!")
-        for hello, hallo in GREETINGS.items()
-        for name, wer in ADDRESSES.items()
-    ]
-    asked = [filled(*way, Pair(place, german, "", gender)) for way in WAYS for place, (gender, german) in PLACES.items()]
-    return [Pair(english, german, "everyday") for english, german in (*greeted, *asked, *SENTENCES.items())]
+    """The phrases written for this."""
+    return [Pair(english, german, "everyday") for english, german in phrases()]
 
 
-def filled(english: str, german: str, noun: Pair) -> tuple[str, str]:
-    """A frame's first gap with a noun in it."""
-    head, tail = german.split("{}", 1)
-    for form, word in BEFORE[noun.gender].items():
-        head = head.replace(form, word)
-    return english.replace("{}", noun.english, 1), f"{head}{noun.german}{tail}"
+def read_distilled(path: Path) -> list[Pair]:
+    """Lines of English, tab, German, as ``--distil`` writes them."""
+    rows = [line.rstrip("\n").split("\t") for line in path.open(encoding="utf-8")]
+    return [Pair(english, german, "distilled") for english, german in rows]
 
 
 def hold_out(pairs: list[Pair], *, share: float, seed: int) -> tuple[list[Pair], list[Pair], list[Pair]]:
@@ -149,12 +100,37 @@ def hold_out(pairs: list[Pair], *, share: float, seed: int) -> tuple[list[Pair],
 def without(pairs: Iterable[Pair], held: Iterable[Pair]) -> list[Pair]:
     """The distinct pairs that share neither their English nor their German text with a held-out one, by ``key``."""
     english, german = {key(p.english) for p in held}, {key(p.german) for p in held}
-    kept = {(p.english, p.german): p for p in pairs if key(p.english) not in english and key(p.german) not in german}
+    kept: dict[tuple[str, str], Pair] = {}
+    for p in pairs:
+        if key(p.english) not in english and key(p.german) not in german:
+            kept.setdefault((p.english, p.german), p)
     return list(kept.values())
 
 
-def _known(text: str, counts: Counter[str], least: int) -> bool:
-    return min((counts[word] for word in re.findall(r"\w+", text.lower())), default=0) >= least
+OWNERS = {"a", "an", "the", "this", "that", "my", "your", "his", "her", "our", "their", "no", "every", "new", "old"}
+
+
+class Swaps:
+    """English sentences with one word exchanged for another of its kind: new texts for other networks to translate."""
+
+    def __init__(self) -> None:
+        grammar = Grammar()
+        one, many = [n.english for n in grammar.nouns if n.plural], [n.plurals for n in grammar.counted]
+        kinds = [[line[0] for line in table] for table in grammar.fillers.values()]
+        kinds += [["Tom", "Mary", "Anna", "Peter"], ["He", "She"], ["today", "tomorrow", "now", "again"]]
+        self.others = {word: kind for kind in (*kinds, one, many) for word in kind}
+        self.nouns = {*one, *many}
+
+    def __call__(self, text: str, rng: random.Random) -> str | None:
+        """None if there is nothing to exchange; a noun is one behind an article or the like."""
+        words = list(re.finditer(r"\w+", text))
+        owned = {b.start() for a, b in itertools.pairwise(words) if a[0].lower() in OWNERS}
+        found = [w for w in words if w[0] in self.others and (w[0] not in self.nouns or w.start() in owned)]
+        if not found:
+            return None
+        word = rng.choice(found)
+        other = rng.choice([one for one in self.others[word[0]] if one != word[0]])
+        return with_articles(text[: word.start()] + other + text[word.end() :])
 
 
 class Variants:
@@ -162,26 +138,18 @@ class Variants:
 
     Args:
         pairs: to train on.
-        share: how many of a kind's pairs one epoch holds, as a multiple of their number; of "common", the dictionary's entries
-            whose words are common in the sentences; of "framed", sentences made of such nouns, as a multiple of all else.
+        share: how many of a kind's pairs one epoch holds, as a multiple of their number; of "framed", sentences made by
+            ``Grammar``, as a multiple of all else.
+        held: what is validated and tested on: no sentence of these is made.
     """
 
-    def __init__(self, pairs: list[Pair], share: dict[str, float]) -> None:
-        self.kinds = {kind: [p for p in pairs if p.kind == kind] for kind in share if kind not in ("common", "framed")}
-        self.share = {"common": 0.0, "framed": 0.0} | share
-        said = [p for p in pairs if p.kind in ("tatoeba", "example") and len(p.english) < 60]
+    def __init__(self, pairs: list[Pair], share: dict[str, float], held: Iterable[Pair] = ()) -> None:
+        self.kinds = {kind: [p for p in pairs if p.kind == kind] for kind in share if kind != "framed"}
+        self.share, self.grammar = share, Grammar()
+        self.held = {key(text) for p in held for text in (p.english, p.german)}
+        said = [p for p in pairs if p.kind == "tatoeba" and len(p.english) < 60]
         self.statements = [p for p in said if p.english[-1] == "." and p.german[-1] == "." and '"' not in p.english]
         self.calls = [p for p in said if p.english[-1] == "!" and p.german[-1] == "!" and p.english.count(" ") < 4]
-        ours, theirs = (
-            Counter(re.findall(r"\w+", " ".join(side).lower()))
-            for side in zip(*[(p.english, p.german) for p in said], strict=True)
-        )
-        entries = [p for p in self.kinds["word"] + self.kinds["phrase"] if "-" not in p.english + p.german]
-        self.common = [p for p in entries if _known(p.english, ours, 8) and _known(p.german, theirs, 3)]
-        self.nouns, self.everyday = (
-            [p for p in some if p.gender and " " not in p.german and not p.english.startswith(("to ", "the "))]
-            for some in (self.kinds["word"], self.common)
-        )
         inside = Counter(word for p in pairs for text in (p.english, p.german) for word in text.split()[1:])
         self.small = {word for word in inside if word.islower() and inside[word] > inside[word.capitalize()]}
 
@@ -189,38 +157,17 @@ class Variants:
         """(English, German), in random order."""
         rng = random.Random(seed)
         drawn: list[Pair] = []
-        for kind, pairs in (self.kinds | {"common": self.common}).items():
+        for kind, pairs in self.kinds.items():
             whole, rest = divmod(self.share[kind], 1)
             drawn += pairs * int(whole) + rng.sample(pairs, int(rest * len(pairs)))
         rng.shuffle(drawn)
-        made = [(p.english, p.german) if not p.gender else self._noun(p, rng) for p in drawn]
+        made = [(p.english, p.german) for p in drawn]
         made += [self._joined(rng, self.statements, " and ", " und ") for _ in range(len(made) // 12)]
         made += [self._joined(rng, self.statements, None, None) for _ in range(len(made) // 30)]
         made += [self._joined(rng, self.calls, ", ", ", ") for _ in range(len(made) // 60)]
-        made += [self._framed(rng) for _ in range(int(self.share["framed"] * len(made)))]
-        made += [self._two(rng) for _ in range(len(made) // 30 if self.nouns else 0)]
+        made += [self.grammar.sentence(rng) for _ in range(int(self.share["framed"] * len(made)))]
+        made = [(english, german) for english, german in made if not self.held & {key(english), key(german)}]
         return [(self._plain(english, rng), german) for english, german in made]
-
-    def _noun(self, pair: Pair, rng: random.Random) -> tuple[str, str]:
-        """A noun of the dictionary, now and then with its article, which tells its gender."""
-        chance = rng.random()
-        if chance > 0.4 or " " in pair.german or pair.english.startswith(("to ", "the ", "a ")):
-            return pair.english, pair.german
-        which = chance < 0.15
-        article = ("an" if pair.english[0] in "aeiou" else "a") if which else "the"
-        return f"{article} {pair.english}", f"{ARTICLES[pair.gender][which]} {pair.german}"
-
-    def _framed(self, rng: random.Random) -> tuple[str, str]:
-        """A sentence about a noun whose words are common ones."""
-        english, german = rng.choice(FRAMES)
-        for _ in range(english.count("{}")):
-            english, german = filled(english, german, rng.choice(self.everyday))
-        return re.sub(r"\ba (?=[aeiou])", "an ", english), german
-
-    def _two(self, rng: random.Random) -> tuple[str, str]:
-        """Two nouns with "and" between them."""
-        (a, x), (b, y) = (self._noun(rng.choice(self.nouns), rng) for _ in range(2))
-        return f"{a} and {b}", f"{x} und {y}"
 
     def _joined(self, rng: random.Random, pairs: list[Pair], link: str | None, bond: str | None) -> tuple[str, str]:
         """Two sentences in one, or one after the other; German keeps its word order after "und"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from integrand.apps.translation.seq2seq import PAD, Seq2Seq, search
+from integrand.apps.translation.seq2seq import PAD, Memory, Seq2Seq, State, search
 
 Weights = dict[str, Tensor]
 
@@ -41,6 +42,41 @@ SAMPLES = (
 )
 
 
+@dataclass(frozen=True)
+class Memories:
+    """What the encoders of several networks hand over."""
+
+    each: list[Memory]
+
+    def rows(self, index: Tensor) -> Memories:
+        """These rows of it."""
+        return Memories([memory.rows(index) for memory in self.each])
+
+
+class Ensemble:
+    """Several networks of one vocabulary as one that ``search`` takes: the mean of their probabilities."""
+
+    def __init__(self, models: list[Seq2Seq]) -> None:
+        self.models, self.bias = models, models[0].bias
+
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memories:
+        """See ``Seq2Seq.encode``."""
+        return Memories([model.encode(source, lengths) for model in self.models])
+
+    def decode(self, memory: Memories, prefix: Tensor, state: State | None = None) -> tuple[Tensor, State, Tensor]:
+        """Logarithms of the mean probabilities, the states one upon the other, and the first network's weights."""
+        found = []
+        for i, (model, part) in enumerate(zip(self.models, memory.each, strict=True)):
+            mine = None if state is None else tuple(tuple(t[i : i + 1].contiguous() for t in layer) for layer in state)
+            found.append(model.decode(part, prefix, mine))
+        chances = sum(logits.softmax(-1) for logits, _, _ in found) / len(found)
+        lower, upper = (
+            tuple(torch.cat(parts) for parts in zip(*layers, strict=True))
+            for layers in zip(*(s for _, s, _ in found), strict=True)
+        )
+        return chances.log(), (lower, upper), found[0][2]
+
+
 def padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of piece numbers as one array, and their lengths."""
     lengths = np.array([len(row) for row in rows])
@@ -50,7 +86,7 @@ def padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return array, lengths
 
 
-def translate(model: Seq2Seq, pieces: Tokenizer, texts: list[str], *, beam: int = 5, rows: int = 250) -> list[str]:
+def translate(model: Seq2Seq | Ensemble, pieces: Tokenizer, texts: list[str], *, beam: int = 5, rows: int = 250) -> list[str]:
     """German texts, in float32, rows of like length together."""
     device = model.bias.device
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -64,7 +100,7 @@ def translate(model: Seq2Seq, pieces: Tokenizer, texts: list[str], *, beam: int 
     return found
 
 
-def measure(model: Seq2Seq, pieces: Tokenizer, parts: dict[str, list[Pair]], *, beam: int = 5) -> dict[str, float]:
+def measure(model: Seq2Seq | Ensemble, pieces: Tokenizer, parts: dict[str, list[Pair]], *, beam: int = 5) -> dict[str, float]:
     """BLEU by sacrebleu's defaults: of each pair alone, and of each English text against all its translations."""
     import sacrebleu  # not for --help
 

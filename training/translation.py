@@ -1,15 +1,22 @@
 r"""Train the English to German translator: LSTM with attention over word pieces (``integrand.apps.translation.seq2seq``).
 
-    python training/translation.py --data DATA --dictionary de-en --out first.safetensors
-    python training/translation.py --data DATA --dictionary de-en --start first.safetensors --out translation.safetensors \
-        --steps 380 --tokens 3200 --rate 4e-4 --dropout 0.15 --looks 1
+    python training/translation.py --data DATA --seed 1 --out 1.safetensors
+    python training/translation.py --data DATA --pieces 1.json --seed 2 --dropout 0.3 --out 2.safetensors
+    python training/translation.py --data DATA --pieces 1.json --seed 3 --dropout 0.4 --out 3.safetensors
+    python training/translation.py --data DATA --pieces 1.json --seed 4 --rate 2e-3 --out 4.safetensors
+    python training/translation.py --data DATA --distil [1-4].safetensors --out distilled.tsv
+    python training/translation.py --data DATA --pieces 1.json --distilled distilled.tsv --seed 11 --dropout 0.25 --steps 4500 \
+        --out student.safetensors
+    python training/translation.py --data DATA --distilled distilled.tsv --start student.safetensors --polish --seed 21 \
+        --dropout 0.15 --rate 4e-4 --steps 1100 --tokens 6400 --looks 2 --out translation.safetensors
     python training/translation.py --data DATA --measure
 
-DATA holds ``tatoeba50k/deu.txt`` and ``opennmt10k``; the dictionary is ``/usr/share/trans/de-en`` of Debian's ``trans-de-en``.
-The first command needs a GPU, eight minutes of an H200; the second goes on with short sentences, a quarter of an hour on one
-core; the third prints BLEU and chrF of the weights that are shipped. Settings are compared on held-out validation sentences
-(``--select``), test sentences are looked at in the end. The pieces go beside the weights (``translation.json``), the
-measurements into the weights' header and onto the screen. Needs ``tokenizers``, ``safetensors`` and ``sacrebleu``.
+DATA holds ``tatoeba50k/deu.txt`` and ``opennmt10k``. Four networks are trained; together they translate the sentences they were
+trained on, and the same with a word exchanged; a student learns from the sources and from these translations, and then goes on
+with short sentences. All but the last command want a GPU: together they take nine minutes of an H200 if networks are trained
+side by side. The last prints BLEU and chrF of the weights in ``integrand-models``. Weights are chosen by validation sentences;
+only ``--measure`` looks at test sentences. The vocabulary goes beside the weights (``translation.json``), settings and
+validation into the weights' header. Needs ``tokenizers``, ``safetensors`` and ``sacrebleu``.
 """
 
 from __future__ import annotations
@@ -30,8 +37,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _translation_data import Pair, Variants, everyday, hold_out, read_dictionary, read_news, read_tatoeba, without
-from _translation_measure import SAMPLES, Weights, measure, network, padded, report, translate
+from _translation_data import Pair, Swaps, Variants, everyday, hold_out, key, read_distilled, read_news, read_tatoeba, without
+from _translation_measure import SAMPLES, Ensemble, Weights, measure, network, padded, report, translate
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -41,23 +48,14 @@ from torch.nn import functional as F
 from integrand.apps.translation.seq2seq import END, PAD, SPECIAL, START, WEIGHTS, Seq2Seq
 from integrand.loading import shipped
 
-SHARE = {"tatoeba": 2.0, "example": 3.0, "everyday": 0.0, "news": 1.5, "phrase": 0.3, "word": 0.3}
-"""How often one epoch shows the pairs of each source: sentences more often than entries of the dictionary."""
+SPLIT = 0
+"""The seed by which sentences are held out and the vocabulary is learned, whatever ``--seed`` says."""
 
-POLISH = {
-    "tatoeba": 1.0,
-    "example": 1.0,
-    "everyday": 25.0,
-    "news": 0.1,
-    "phrase": 0.0,
-    "word": 0.0,
-    "common": 1.0,
-    "framed": 0.1,
-}
-"""The same, when training goes on from given weights: short sentences, and words that are common in them."""
+SHARE = {"tatoeba": 2.0, "news": 1.5, "everyday": 3.0, "distilled": 1.0, "framed": 0.12}
+"""How often one epoch shows the pairs of each source."""
 
-TRIED: tuple[dict[str, float], ...] = ({"dropout": 0.3}, {"dropout": 0.2})
-"""What was compared on the validation sentences, for 1,500 steps: 0.2 was ahead; the default is for more steps than that."""
+POLISH = {"tatoeba": 1.0, "news": 0.1, "everyday": 12.0, "distilled": 0.4, "framed": 0.15}
+"""The same for ``--polish``: short sentences."""
 
 Settings = dict[str, float]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -70,6 +68,7 @@ class Corpus:
     train: list[Pair]
     validation: dict[str, list[Pair]]
     test: dict[str, list[Pair]]
+    held: list[Pair]
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,30 @@ class Files:
     out: Path
 
 
-def read(data: Path, dictionary: Path | None, *, seed: int) -> Corpus:
+def read(data: Path, distilled: Path | None) -> Corpus:
     """All sources; no text that is validated or tested on is left in what is trained on."""
-    rest, validation, test = hold_out(read_tatoeba(data / "tatoeba50k" / "deu.txt"), share=0.02, seed=seed)
+    rest, validation, test = hold_out(read_tatoeba(data / "tatoeba50k" / "deu.txt"), share=0.02, seed=SPLIT)
     train, news, last = (read_news(data / "opennmt10k", part) for part in ("train", "val", "test"))
-    words = [] if dictionary is None else read_dictionary(dictionary)
+    made = [] if distilled is None else read_distilled(distilled)
     validation = without(validation, test)
-    kept = without(rest + words + train + everyday(), validation + test + news + last)
-    return Corpus(kept, {"tatoeba": validation, "news": news[:600]}, {"tatoeba": test, "news": last})
+    held = validation + test + news + last
+    kept = without(rest + train + everyday() + made, held)
+    return Corpus(kept, {"tatoeba": validation, "news": news[:600]}, {"tatoeba": test, "news": last}, held)
+
+
+def distil(teachers: list[Path], corpus: Corpus, *, seed: int, device: str) -> list[tuple[str, str]]:
+    """What is trained on, and its sentences with a word exchanged, as several networks translate it together."""
+    pieces = Tokenizer.from_file(str(teachers[0].with_suffix(".json")))
+    model = Ensemble([network(load_file(path), device) for path in teachers])
+    print(json.dumps({"all": measure(model, pieces, corpus.validation, beam=1)}), flush=True)
+    rng, swaps = random.Random(seed), Swaps()
+    held = {key(p.english) for p in corpus.held}
+    texts = dict.fromkeys(p.english for p in corpus.train if p.kind in ("tatoeba", "news") and len(p.english) < 250)
+    short = [text for text in texts if len(text) < 60]
+    new = dict.fromkeys(other for text in short for other in (swaps(text, rng), swaps(text, rng)) if other)
+    asked = list(texts | {text: None for text in new if key(text) not in held})
+    said = translate(model, pieces, asked, beam=4, rows=1500)
+    return [(a, b) for a, b in zip(asked, said, strict=True) if b and 0.4 < len(b) / len(a) < 2.5]
 
 
 def learn_pieces(texts: list[str], size: int) -> Tokenizer:
@@ -182,28 +197,31 @@ def train(model: Seq2Seq, batches: Iterator[Batch], settings: Settings, *, devic
     average = copy.deepcopy(model)
     steps, looks, rate = int(settings["steps"]), int(settings["looks"]), settings["rate"]
     optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
-    shape = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / min(400, steps / 10)) * _cosine(k / steps))
     model.train()
-    start, pieces, losses = time.time(), 0, []
+    start, pieces, losses, share = time.time(), 0, [], 0.0
     for k, batch in zip(range(1, steps + 1), batches, strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min(1.0, k / min(400, steps / 10)) * _cosine(share)
         loss = step(model, batch, device)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        shape.step()
         with torch.no_grad():
             decay = min(0.999, k / (k + 10))
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
         pieces += batch[0].size + batch[2].size
         losses.append(loss.detach())
-        if k % 250 == 0 or k == steps:
+        before, share = share, max(k / steps, (time.time() - start) / 60 / settings["minutes"])
+        if k % 250 == 0 or share >= 1:
             mean = float(torch.stack(losses).mean())
             losses.clear()
             spent = time.time() - start
             print(f"step {k}: loss {mean:.3f}, {spent:.0f} s, {pieces / spent:.0f} pieces/s", flush=True)
-        if k * looks // steps > (k - 1) * looks // steps:
+        if int(min(share, 1.0) * looks) > int(before * looks):
             yield k, {name: t.half().cpu().contiguous() for name, t in average.state_dict().items()}
+        if share >= 1:
+            break
 
 
 def _cosine(share: float) -> float:
@@ -230,12 +248,12 @@ def parsed() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder of tatoeba50k and opennmt10k")
-    parser.add_argument("--dictionary", type=Path, help="Ding's de-en; without it the two others alone are trained on")
+    parser.add_argument("--distilled", type=Path, help="translations by other networks, to be trained on, too")
+    parser.add_argument("--distil", type=Path, nargs="+", help="weights that together translate what is trained on; to --out")
+    parser.add_argument("--pieces", type=Path, help="the vocabulary; learned anew without it")
     parser.add_argument("--out", type=Path, default=Path("translation.safetensors"), help="where the weights go")
-    parser.add_argument(
-        "--start", type=Path, help="go on from these weights, with short sentences; their pieces lie beside them"
-    )
-    parser.add_argument("--select", action="store_true", help="compare settings on the validation sentences instead")
+    parser.add_argument("--start", type=Path, help="go on from these weights; their pieces lie beside them")
+    parser.add_argument("--polish", action="store_true", help="with short sentences, above all")
     parser.add_argument(
         "--measure",
         type=Path,
@@ -243,13 +261,14 @@ def parsed() -> argparse.Namespace:
         const=shipped(WEIGHTS, "measuring"),
         help="only measure weights on the test sentences (the shipped ones)",
     )
-    parser.add_argument("--vocabulary", type=int, default=8000)
+    parser.add_argument("--vocabulary", type=int, default=6000)
     parser.add_argument("--hidden", type=int, default=496)
-    parser.add_argument("--dropout", type=float, default=0.25)
+    parser.add_argument("--dropout", type=float, default=0.35)
     parser.add_argument("--rate", type=float, default=3e-3)
-    parser.add_argument("--steps", type=int, default=12800)
-    parser.add_argument("--tokens", type=int, default=32768)
-    parser.add_argument("--looks", type=int, default=8, help="how often the validation sentences are translated")
+    parser.add_argument("--steps", type=int, default=3100)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after so many; the rate falls accordingly")
+    parser.add_argument("--tokens", type=int, default=20000)
+    parser.add_argument("--looks", type=int, default=3, help="how often the validation sentences are translated")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -259,34 +278,37 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure weights, compare settings, or train the network that is shipped."""
+    """Measure weights, translate what is trained on, or train a network."""
     options = parsed()
-    corpus = read(options.data, options.dictionary, seed=options.seed)
+    corpus = read(options.data, options.distilled)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.measure:
         return report(options.measure, corpus.test, device=device)
+    if options.distil:
+        pairs = distil(options.distil, corpus, seed=options.seed, device=device)
+        lines = [f"{english}\t{german}\n" for english, german in pairs]
+        options.out.write_text("".join(lines), encoding="utf-8")
+        return print(f"wrote {options.out}, {len(lines)} pairs", flush=True)
     print({part: len(pairs) for part, pairs in (corpus.validation | {"train": corpus.train}).items()}, flush=True)
-    variants = Variants(corpus.train, POLISH if options.start else SHARE)
-    if options.start:
-        pieces = Tokenizer.from_file(str(options.start.with_suffix(".json")))
+    variants = Variants(corpus.train, POLISH if options.polish else SHARE, corpus.held)
+    known = options.start.with_suffix(".json") if options.start else options.pieces
+    if known:
+        pieces = Tokenizer.from_file(str(known))
     else:
-        pieces = learn_pieces([text for pair in variants.epoch(options.seed) for text in pair], options.vocabulary)
+        pieces = learn_pieces([text for pair in variants.epoch(SPLIT) for text in pair], options.vocabulary)
     pieces.save(str(options.out.with_suffix(".json")), pretty=False)
-    batches = Batches(variants, pieces, tokens=options.tokens)(seed=options.seed, workers=options.workers)
+    batches = Batches(variants, pieces, tokens=options.tokens)(seed=1000 * options.seed, workers=options.workers)
     first = next(batches)  # the other processes start before CUDA does
     print(f"{len(pieces.get_vocab())} pieces, first batch {first[0].shape}", flush=True)
-    settings = {name: value for name, value in vars(options).items() if isinstance(value, (int, float)) and name != "select"}
-    for change in TRIED if options.select else ({},):
-        best = selected(batches, pieces, corpus, settings | change, Files(options.start, options.out))
-        model = network(best, device)
-        print(json.dumps(settings | change | measure(model, pieces, corpus.validation)), flush=True)
-        for text, said in zip(SAMPLES, translate(model, pieces, list(SAMPLES)), strict=True):
-            print(f"    {text} -> {said}", flush=True)
-        if not options.select:
-            test = measure(model, pieces, corpus.test)
-            print(json.dumps({"test": test}), flush=True)
-            save_file(best, options.out, metadata={"settings": json.dumps(settings), "test": json.dumps(test)})
-            print(f"wrote {options.out} ({options.out.stat().st_size / 1e6:.1f} MB)", flush=True)
+    settings = {name: value for name, value in vars(options).items() if isinstance(value, (int, float)) and name != "polish"}
+    best = selected(batches, pieces, corpus, settings, Files(options.start, options.out))
+    model = network(best, device)
+    found = measure(model, pieces, corpus.validation)
+    print(json.dumps(settings | found), flush=True)
+    for text, said in zip(SAMPLES, translate(model, pieces, list(SAMPLES)), strict=True):
+        print(f"    {text} -> {said}", flush=True)
+    save_file(best, options.out, metadata={"settings": json.dumps(settings), "validation": json.dumps(found)})
+    print(f"wrote {options.out} ({options.out.stat().st_size / 1e6:.1f} MB)", flush=True)
     return None
 
 

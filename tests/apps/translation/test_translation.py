@@ -84,14 +84,14 @@ def test_und_is_mostly_from_and_and_Morgen_mostly_from_morning(greeting):
 
 def test_every_row_adds_up_to_its_score(greeting, translator):
     ids = translator.pieces.encode(GREETING).ids
-    said = [translator.pieces.token_to_id(piece) for piece in ("▁G", "uten", "▁Morgen")]
+    said = translator.pieces.encode("Guten Morgen, meine").ids[1:-1]
     with torch.no_grad():
-        full, empty = (translator.network.embed(torch.tensor([row])) for row in (ids, [START, *said[:2]]))
+        full, empty = (translator.network.embed(torch.tensor([row])) for row in (ids, [START, *said[:-1]]))
         chances = translator.network(full, empty)[0].softmax(-1)
         full[:, 1:-1], empty[:, 1:] = 0, 0
         nothing = translator.network(full, empty)[0].softmax(-1)
     totals = greeting.from_source.sum(1) + greeting.from_prefix.sum(1)
-    assert greeting.outputs[:3] == ("G", "uten", "Morgen")
+    assert "".join(greeting.outputs[: len(said)]) == "GutenMorgen,meine"
     for i, piece in enumerate(said):
         assert greeting.certificate[i].score == pytest.approx(float(chances[i, piece]), abs=1e-5)
         assert greeting.probabilities[i] == pytest.approx(float(chances[i, piece]), abs=1e-5)
@@ -137,22 +137,23 @@ def test_rows_do_not_depend_on_each_other_on_what_follows_or_on_chunks(tiny):
     np.testing.assert_allclose(whole[:2, :8], cut[:2], rtol=0, atol=1e-12)
 
 
-def test_words_keep_the_sums_and_the_certificate_is_that_of_the_sum(greeting):
-    words = greeting.words()
-    assert words.source == tuple(GREETING.split())
-    assert words.outputs[:2] == ("Guten", "Morgen")
-    assert "".join(words.outputs[:-1]) == greeting.translation.replace(" ", "")
-    assert words.matrix.values.sum() == pytest.approx(greeting.matrix.values.sum())
-    ladies = greeting.source.index("lad"), greeting.source.index("ies")
-    both = greeting.from_source[:2, list(ladies)].sum()  # "G" and "uten" from "lad" and "ies"
-    assert words.from_source[0, words.source.index("ladies")] == pytest.approx(both)
-    assert words.from_prefix[0, 0] == pytest.approx(greeting.from_prefix[:2, :2].sum())
-    assert words.probabilities[0] == pytest.approx(greeting.probabilities[0] * greeting.probabilities[1])
+def test_words_keep_the_sums_and_the_certificate_is_that_of_the_sum(translator):
+    pieces = translator.explain("Grandmother sees a butterfly", "Großmutter sieht einen Schmetterling", tol=0.1)
+    words = pieces.words()
+    assert words.source == ("Grandmother", "sees", "a", "butterfly")
+    assert words.outputs[:-1] == ("Großmutter", "sieht", "einen", "Schmetterling")
+    assert words.matrix.values.sum() == pytest.approx(pieces.matrix.values.sum())
+    n, butterfly = pieces.outputs.index("sieht"), slice(pieces.source.index("a") + 1, None)
+    assert n > 1  # pieces of "Großmutter"
+    assert len(pieces.source[butterfly]) > 1
+    assert words.from_source[0, 3] == pytest.approx(pieces.from_source[:n, butterfly].sum())
+    assert words.from_prefix[0, 0] == pytest.approx(pieces.from_prefix[:n, :n].sum())
+    assert words.probabilities[0] == pytest.approx(np.prod(pieces.probabilities[:n]))
     first = words.certificate[0]
-    assert first.score == pytest.approx(sum(greeting.probabilities[:2]), abs=1e-5)
+    assert first.score == pytest.approx(sum(pieces.probabilities[:n]), abs=1e-5)
     assert first.residual == pytest.approx(words.matrix.values[0].sum() - first.score + first.baseline_score, abs=1e-5)
-    assert first.gradients == sum(one.gradients for one in greeting.certificate.examples[:2])
-    assert words.certificate.gradients == greeting.certificate.gradients
+    assert first.gradients == sum(one.gradients for one in pieces.certificate.examples[:n])
+    assert words.certificate.gradients == pieces.certificate.gradients
     again = words.words()
     assert again.outputs == words.outputs
     np.testing.assert_allclose(again.matrix.values, words.matrix.values)

@@ -27,7 +27,7 @@ from .result import Alignment
 from .seq2seq import END, SPECIAL, START, UNKNOWN, Memory, Seq2Seq, load_pieces, search
 from .seq2seq import load as load_network
 
-SOURCE = "integrand's own, trained on Tatoeba, Ding and a sample of WMT by training/translation.py"
+SOURCE = "integrand's own, trained on Tatoeba, a sample of WMT and phrases of our own by training/translation.py"
 MARK = "▁"
 """The character that stands for the space before a word in the vocabulary."""
 
