@@ -46,7 +46,7 @@ class Case:
 def bert(tiny: bool, device: str) -> Case:
     import transformers as hf
 
-    from tests.text.tiny import wordpiece
+    from tests.apps.text.tiny import wordpiece
 
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64} if tiny else {}
@@ -64,7 +64,7 @@ def bert(tiny: bool, device: str) -> Case:
 def gpt2(tiny: bool, device: str) -> Case:
     import transformers as hf
 
-    from tests.text.tiny import bytes_bpe
+    from tests.apps.text.tiny import bytes_bpe
 
     torch.manual_seed(0)
     size = {"n_embd": 32, "n_layer": 2, "n_head": 2} if tiny else {}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torchvision
 
-from tests.apps.filled import INPUTS, STORE, picture, state
+from tests.apps.images.filled import INPUTS, STORE, picture, state
 
 
 def main(path=STORE):
