@@ -18,7 +18,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds of the slower tests, as ``make durations`` measured them."""
 
-SLOW = 0.2
+SLOW = 0.1
 """Seconds from which on ``make quick`` leaves a test out; what is not in the file counts as quick."""
 
 

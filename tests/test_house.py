@@ -75,6 +75,7 @@ class Walked(nn.Module):
         return self.net(x)
 
 
+@pytest.mark.slow  # with the slow tests, which run without a tracer
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer (coverage, a debugger) is in the way of the profiler")
 def test_a_call_runs_few_files_and_few_frames() -> None:
     torch.manual_seed(0)

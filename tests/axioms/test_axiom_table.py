@@ -14,6 +14,8 @@ from integrand.certificate import Promise, promised
 from integrand.errors import OptionError
 from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients, Method
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 
 @dataclass(frozen=True)
 class Nasty(Method):

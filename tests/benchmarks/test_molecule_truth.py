@@ -23,6 +23,8 @@ from benchmarks._molecule_truth_scores import aurocs, kendall, scores
 from benchmarks.molecule_truth import PUBLISHED, Sizes, measure, parts_of, table
 from integrand.apps.molecules.molgraph import graph
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 RNG = np.random.default_rng
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "distributions" / "integrand-models"
 CORE_LIMIT = 1_500_000

@@ -114,7 +114,7 @@ class CapturedGraph:
         torch.cuda.current_stream().wait_stream(side)
         return CapturedGraph(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
-    def replay(self, function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+    def replay(self, function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:  # needs a GPU
         """Scores and gradients at other points, for a call with other arguments and targets of the same shapes."""
         count = len(rows)
         with ONE_AT_A_TIME:
@@ -131,7 +131,7 @@ def _eager(function: TorchFunction, mode: PrecisionMode, leaves: Leaves, rows: T
 
 
 @contextmanager
-def _no_waiting() -> Iterator[None]:
+def _no_waiting() -> Iterator[None]:  # needs a GPU
     """Refuse what waits for the GPU before a capture that would fail of it, which torch does not recover from."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
@@ -271,7 +271,7 @@ class GraphedRows:
         return scores[:count], tuple(part[:count] for part in gradients)
 
     @contextmanager
-    def _watching(self, key: Any) -> Iterator[None]:
+    def _watching(self, key: Any) -> Iterator[None]:  # needs a GPU
         """Time a chunk, and take note where launching it takes little of that: then a graph would bring nothing."""
         device = self.function.inputs[0].device
         torch.cuda.synchronize(device)  # what was launched before is not counted

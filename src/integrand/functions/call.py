@@ -86,6 +86,7 @@ def take(value: Any, rows: Tensor, examples: int) -> Any:
 
     Tuples of numbers are settings (sizes, strides) and stay; tuples, lists and dicts of tensors are split inside.
 
+    >>> import torch
     >>> take(torch.tensor([10, 20]), torch.tensor([1, 1, 0]), 2)
     tensor([20, 20, 10])
     >>> take(["a", "b"], torch.tensor([1, 0]), 2)

@@ -15,6 +15,8 @@ from integrand.apps.images.googlenet import BVLC, TORCHVISION, GoogLeNet, load_b
 from integrand.errors import FileError
 from tests.apps.images.filled import picture, state, stored
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 WEIGHTS = "googlenet/bvlc_googlenet_imagenet_f16.npz"
 
 

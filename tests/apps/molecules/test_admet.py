@@ -16,6 +16,8 @@ from integrand.apps import molecules
 from integrand.apps.molecules.admet import Admet, endpoints, feature_names, featurised, find_endpoint, load_admet
 from integrand.errors import InputError, ModelError, OptionError, TargetError
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 pytest.importorskip("chemprop")
 pytest.importorskip("admet_ai")
 

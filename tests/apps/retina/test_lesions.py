@@ -10,6 +10,8 @@ from scipy import ndimage, stats
 from benchmarks.lesions import TARGET, WIDER, by_chance, cases, concentration, widened
 from integrand.apps import retina
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 STEPS = 4
 """Gradients per photo, for the sake of time. Single pixels are then far from converged, shares of regions are not: in the
 three photos that were tried the concentration is within 7% of that at a tolerance of 5%."""

@@ -19,6 +19,8 @@ from integrand.apps.translation.seq2seq import END, START, Seq2Seq
 from integrand.errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from integrand.functions.model_state import modules_of
 
+pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
+
 GREETING = "good morning ladies and gentlemen"
 
 
