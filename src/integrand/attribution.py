@@ -15,7 +15,7 @@ from torch import Tensor
 from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status, promised
 from .errors import InputError, OptionError
 from .profile import Profile
-from .trees import Leaves, Tensors, flat, flatten, matched
+from .trees import Leaves, Tensors, add_columns, flat, flatten, matched
 
 __all__ = ["Attribution", "Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status", "promised"]
 
@@ -117,7 +117,7 @@ def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:
     rows = [leaf if batched else leaf[None] for leaf in leaves]
     columns, count = columns_of(labels, rows)
     terms = flat([leaf.to(torch.promote_types(rows[0].dtype, torch.float32)) for leaf in rows])
-    out = terms.new_zeros(len(terms), max(count, int(columns.max()) + 1)).index_add(1, columns, terms)
+    out = add_columns(terms, columns, max(count, int(columns.max()) + 1))
     out = out[:, :count].to(rows[0].dtype)
     return out if batched else out[0]
 

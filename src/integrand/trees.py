@@ -137,6 +137,18 @@ def add_rows(total: Tensor, rows: Tensor, terms: Tensor) -> None:
         total.index_add_(0, rows, terms)
 
 
+def add_columns(terms: Tensor, columns: Tensor, count: int) -> Tensor:
+    """Terms (..., features) added up by the column of each feature, (features,), to (..., count), in a fixed order.
+
+    >>> add_columns(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([1, 0, 1]), 2)
+    tensor([[2., 4.]])
+    """
+    if terms.is_cuda:  # where index_add adds in no fixed order
+        turned = terms.movedim(-1, 0)
+        return turned.new_zeros(count, *turned.shape[1:]).index_put((columns,), turned, accumulate=True).movedim(0, -1)
+    return terms.new_zeros(*terms.shape[:-1], count).index_add(-1, columns, terms)
+
+
 def check_tensors(tree: Tree, leaves: Leaves, *, what: str, integers: bool = False) -> None:
     """Floating point, finite, not empty, all on one device; ids are fine where a layer is explained."""
     for name, leaf in zip(tree.names, leaves, strict=True):

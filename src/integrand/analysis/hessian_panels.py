@@ -16,6 +16,7 @@ from ..certificate import Status
 from ..paths.base import Nodes
 from ..quadrature.log_kronrod import LOG_KRONROD, log_weights, slog, slog_between
 from ..quadrature.panel_rules import PanelRule
+from ..trees import add_rows
 from .hessian_products import Curvature
 from .interaction_rows import InteractionRows
 
@@ -154,10 +155,10 @@ class HessianMesh:
             where = torch.as_tensor(panel, device=device)
             weight = weights[torch.as_tensor(done.index.copy(), device=device)]
             for i in range(2):
-                matrix[i].index_add_(0, where, done.products * weight[:, i, None, None])
+                add_rows(matrix[i], where, done.products * weight[:, i, None, None])
             for i in range(4):
-                first[i].index_add_(0, where, done.terms * weight[:, 2 + i, None])
-            total.index_add_(0, where, done.totals * weight[:, 4, None])
+                add_rows(first[i], where, done.terms * weight[:, 2 + i, None])
+            add_rows(total, where, done.totals * weight[:, 4, None])
             norm = done.products.abs().sum((1, 2)) * weight[:, 0].abs() + done.terms.abs().sum(1) * weight[:, 2].abs()
             np.add.at(size, panel, norm.double().cpu().numpy())
             np.logical_and.at(straight, panel, ~(done.products.flatten(1).any(1) | done.totals.any(1)).cpu().numpy())

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..backends.torch_function import TorchFunction
 from ..errors import InputError, OptionError
-from ..trees import Tensors, Tree, flatten, matched
+from ..trees import Tensors, Tree, add_columns, flatten, matched
 
 Index = int | tuple[Any, ...]
 """A feature: an int where examples are flat, else an index tuple; the tensor's key or number first where there are several."""
@@ -56,8 +56,7 @@ class InteractionRows:
         """From one number per feature, (..., features), to one per column."""
         if self.labels is None:
             return terms
-        out = terms.new_zeros(*terms.shape[:-1], self.columns)
-        return out.index_add_(-1, self.labels, terms)
+        return add_columns(terms, self.labels, self.columns)
 
     def own(self, terms: Tensor) -> Tensor:
         """What features have to themselves, (panels, features), in the matrix, (panels, rows, columns)."""

@@ -20,7 +20,7 @@ from ..functions.model_notes import notes_at
 from ..memory import in_chunks
 from ..paths.base import Nodes, Piece
 from ..profile import Profile
-from ..trees import Leaves, flat
+from ..trees import Leaves, add_columns, flat
 from .checks import check_finite
 from .chunks import CHANNELS_LAST, Chunks
 from .progress import Progress, Reporter
@@ -400,9 +400,7 @@ class Evaluator:
         """Terms of features, (N, features), added up by column where the user groups features."""
         if self.columns is None:
             return terms
-        if terms.is_cuda:  # where index_add adds in no fixed order
-            return terms.new_zeros(self.features, len(terms)).index_put((self.columns,), terms.T, accumulate=True).T
-        return terms.new_zeros(len(terms), self.features).index_add(1, self.columns, terms)
+        return add_columns(terms, self.columns, self.features)
 
     def velocity(self, piece: int) -> Tensor:
         """The velocity of every example on a straight piece, (examples, features)."""

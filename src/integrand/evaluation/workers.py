@@ -117,11 +117,6 @@ def _device(entry: str | torch.device) -> torch.device:
     return found
 
 
-def workers_per_device(devices: Sequence[torch.device]) -> int:
-    """How many workers share the memory of one device, at the most."""
-    return max(map(devices.count, devices), default=1)
-
-
 @dataclass(frozen=True)
 class _Ran(Generic[T]):
     """What came of a chunk in a worker: one result, or none where memory ran out."""

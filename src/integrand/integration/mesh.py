@@ -17,6 +17,7 @@ from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.model_notes import release_graphs
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import KINKED, PanelRule, measure, weighed
+from ..trees import add_rows
 
 STORE_BYTES = 1 << 30
 """Gradients that may be kept, where the user names no limit."""
@@ -299,11 +300,7 @@ class Mesh:
 
     def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
         rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
-        whole = self.sums.view(-1, *self.sums.shape[2:])
-        if self.device.type == "cuda":  # where index_add_ adds in no fixed order
-            whole.index_put_((rows,), sign * sums, accumulate=True)
-        else:
-            whole.index_add_(0, rows, sums, alpha=sign)
+        add_rows(self.sums.view(-1, *self.sums.shape[2:]), rows, sums if sign > 0 else -sums)
 
     def _subtract(self, slots: Ints, old: Panels) -> None:
         """Take the share of panels out of the sums, just as it was put in."""

@@ -14,6 +14,7 @@ from ..attribution import Attribution
 from ..certificate import Promise, promised
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
+from ..trees import add_rows
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import Sampled, as_array, because, blocks, check_counts, check_numbers, sample_until
 
@@ -113,7 +114,7 @@ def _samples(problem: Problem, evaluator: Evaluator, count: int, examples: Tenso
         rows = torch.cat([problem.grouped(terms), terms.sum(1, keepdim=True)], 1)
         if total is None:
             total = rows.new_zeros(count * few, rows.shape[1])
-        total.index_add_(0, torch.as_tensor(place[done.index], device=rows.device), rows)
+        add_rows(total, torch.as_tensor(place[done.index], device=rows.device), rows)
     assert total is not None
     return (total / STRATA).reshape(count, few, -1)
 

@@ -17,7 +17,7 @@ from ..backends.torch_function import TorchFunction
 from ..certificate import Promise
 from ..errors import ConvergenceWarning, NonFiniteError, OptionError, ZeroAttributionWarning
 from ..functions.call import RunsRows
-from ..trees import Leaves, flat, flatten, unflat
+from ..trees import Leaves, add_rows, flat, flatten, unflat
 from .gradients import Gradient
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import Sampled, as_array, blocks, check_counts, check_numbers, sample_until
@@ -153,7 +153,7 @@ class _NoisyRuns:
             result = self.method.attribute(problem)
         certificate = result.certificate
         own = torch.tensor([one.error * one.magnitude for one in certificate], dtype=torch.float64, device=rows.device)
-        self.inside.index_add_(0, rows, own / 2)
+        add_rows(self.inside, rows, own / 2)
         places = rows.cpu().numpy()
         np.add.at(self.gradients, places, [one.gradients for one in certificate])
         np.add.at(self.forwards, places, [one.forwards for one in certificate])
