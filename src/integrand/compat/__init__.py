@@ -1,7 +1,6 @@
 """Other libraries' interfaces over this package's engine, so that one import line is all that changes.
 
-:mod:`integrand.compat.captum` has ``IntegratedGradients`` and ``LayerIntegratedGradients`` with Captum's signatures. The
-other library is neither needed nor imported.
+:mod:`integrand.compat.captum` has Captum's classes with their signatures. The other library is neither needed nor imported.
 """
 
 from __future__ import annotations

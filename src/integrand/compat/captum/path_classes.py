@@ -1,70 +1,26 @@
-"""Captum's ``IntegratedGradients`` and ``LayerIntegratedGradients``, computed by integrand.
-
-Change one line::
-
-    from captum.attr import IntegratedGradients, LayerIntegratedGradients              # before
-    from integrand.compat.captum import IntegratedGradients, LayerIntegratedGradients  # after
-
-Signatures, defaults, shapes and (within rounding) numbers are those of Captum 0.9, which is neither needed nor imported:
-
->>> import torch
->>> ig = IntegratedGradients(lambda x: x[:, 0] * x[:, 1])
->>> ig.attribute(torch.tensor([[2.0, 3.0]]), return_convergence_delta=True)
-(tensor([[3., 3.]]), tensor([0.]))
-
-What differs, and why:
-
-* ``riemann_trapezoid`` has weights that sum to 1. Captum's sum to (n - 1)/n, so that with 50 steps even a linear model's
-  attributions are 2% short.
-* Weights are float64; Captum rounds them to float32, also for a model in float64.
-* A layer that runs more than once gives a tuple, one tensor for each call. Captum feeds every call the same value and
-  returns attributions that do not belong to the model's score.
-* A :class:`~integrand.errors.ConvergenceWarning` says so when the estimated error is above 1%. A convergence delta of zero
-  does not mean that attributions are right: errors of opposite sign cancel in it.
-* What Captum answers with numbers that mean nothing is an error: a model with dropout or batch-norm in train mode, NaN,
-  integer inputs, rows that influence each other. See :mod:`integrand.errors`.
-* Memory does not grow with ``n_steps``, whether or not ``internal_batch_size`` is given.
-
-What is new: ``n_steps=None`` integrates to a tolerance; ``attribute_with_certificate`` returns the values together with
-how far they can be trusted; ``target`` may be a function of the output, and None means the top class of each input where
-there are several outputs.
-"""
+"""Captum's ``IntegratedGradients`` and ``LayerIntegratedGradients``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, final, overload
+from typing import Any, Literal, TypeVar, overload
 
 from torch import Tensor, nn
 
-from ..attribution import Attribution
-from ..functions.target import Target
-from .captum_call import CaptumOptions, CaptumProblem, explain, wants_graph
+from ...attribution import Attribution
+from ...functions.target import Target
+from .attribution_class import GradientClass, LayerClass
+from .captum_call import Baselines, CaptumOptions, CaptumProblem, Inputs, wants_graph
+from .mean_gradients import explain
 
-__all__ = ["IntegratedGradients", "LayerIntegratedGradients"]
-
-Inputs = Tensor | tuple[Tensor, ...]
-Baselines = float | Tensor | tuple[float | Tensor, ...] | None
 Layered = Tensor | tuple[Tensor, ...] | list[Tensor | tuple[Tensor, ...]]
 InputsT = TypeVar("InputsT", Tensor, tuple[Tensor, ...])
 
 
-class _Complete:
+class PathClass(GradientClass):
     """What both classes say about completeness."""
 
-    forward_func: Callable[..., Any]
     _multiply_by_inputs: bool
-
-    def compute_convergence_delta(
-        self,
-        attributions: Layered,
-        start_point: Baselines,
-        end_point: Inputs,
-        target: Target = None,
-        additional_forward_args: object = None,
-    ) -> Tensor:
-        """What attributions sum to, minus F(end_point) - F(start_point), for each example."""
-        return CaptumProblem.of(self.forward_func, end_point, start_point, target, additional_forward_args).delta(attributions)
 
     def has_convergence_delta(self) -> bool:
         """True: completeness says what the sum should be."""
@@ -76,8 +32,7 @@ class _Complete:
         return self._multiply_by_inputs
 
 
-@final
-class CaptumIntegratedGradients(_Complete):
+class CaptumIntegratedGradients(PathClass, name="IntegratedGradients"):
     """Integrated gradients with respect to a model's inputs.
 
     Args:
@@ -87,7 +42,7 @@ class CaptumIntegratedGradients(_Complete):
     """
 
     def __init__(self, forward_func: Callable[..., Any], multiply_by_inputs: bool = True) -> None:
-        self.forward_func = forward_func
+        super().__init__(forward_func)
         self._multiply_by_inputs = multiply_by_inputs
 
     @overload
@@ -181,8 +136,7 @@ class CaptumIntegratedGradients(_Complete):
         return explain(problem, CaptumOptions(n_steps, method, internal_batch_size, self._multiply_by_inputs, tol))
 
 
-@final
-class CaptumLayerIntegratedGradients(_Complete):
+class CaptumLayerIntegratedGradients(LayerClass, PathClass, name="LayerIntegratedGradients"):
     """Integrated gradients with respect to what a layer gives or gets.
 
     Args:
@@ -200,9 +154,7 @@ class CaptumLayerIntegratedGradients(_Complete):
         device_ids: Sequence[int] | None = None,
         multiply_by_inputs: bool = True,
     ) -> None:
-        self.forward_func = forward_func
-        self.layer = layer
-        self.device_ids = device_ids
+        super().__init__(forward_func, layer, device_ids)
         self._multiply_by_inputs = multiply_by_inputs
 
     def attribute(
