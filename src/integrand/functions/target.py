@@ -172,7 +172,7 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     """Settle the target on the output at the input itself; it is held fixed along the path.
 
     Args:
-        target: what the user asked for; None for the scalar output or the top class of the input.
+        target: what the user asked for; None for the scalar output or the top class of the input, () for the scalar output.
         score: logit, probability or log-probability.
         outputs: the raw output(s) at the input.
         examples: number of examples.
@@ -218,10 +218,10 @@ def _check_output(tensor: Tensor, examples: int, *, batched: bool) -> None:
 
 def _indices(target: Any, tensor: Tensor, shape: tuple[int, ...], examples: int) -> list[tuple[int, ...]]:
     size = int(np.prod(shape)) if shape else 1
-    if target is None:
+    if target is None or (isinstance(target, tuple) and not target):
         if size == 1:
             return []
-        if len(shape) == 1:
+        if target is None and len(shape) == 1:
             return [(i,) for i in tensor.argmax(1).tolist()]
         index = ", ".join("ijklmnop"[: len(shape)])
         raise TargetError(
