@@ -215,7 +215,12 @@ def _start(value: Any, like: Tensor, name: str) -> Tensor:
 
 
 def _target(target: Any) -> Target:
-    """A tensor with one index is one for all examples; an index from the end becomes a function of the output."""
+    """A tensor with one index is one for all examples; an index from the end becomes a function of the output.
+
+    None is the only output that there is, as in Captum, never the top class.
+    """
+    if target is None:
+        return ()
     if isinstance(target, Tensor) and target.numel() == 1:
         target = target.item()
     parts = target if isinstance(target, tuple) else (target,)
