@@ -150,7 +150,7 @@ class ExampleCertificate:
                 "explain a score before the threshold"
             )
         if math.isnan(self.error):
-            return "too few steps to estimate the error; use more steps, or steps=None to integrate to a tolerance"
+            return "too few steps to estimate the error; use more, or None to integrate to a tolerance"
         wanted = "" if self.needed is None else f" (about {self.needed} evaluations)"
         return (
             f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; {self.knob}{wanted}, or ask for "

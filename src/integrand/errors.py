@@ -32,6 +32,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
 
 
 class IntegrandError(Exception):
@@ -124,10 +126,14 @@ class MemoryBackoffWarning(IntegrandWarning):
     """A chunk did not fit into memory and was made smaller."""
 
 
+wording: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
+"""The words of warnings: an interface with names of its own for options puts them in here."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called into this package, however deep the warning arises."""
     package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(wording.get()(message), category, stacklevel=level)
