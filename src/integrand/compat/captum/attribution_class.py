@@ -45,7 +45,7 @@ class AttributionClass:
         cls._twin = name
         if name is not None:
             cls.__name__ = cls.__qualname__ = name
-        for method in ("attribute", "compute_convergence_delta"):
+        for method in ("attribute", "attribute_with_certificate", "compute_convergence_delta"):
             if method in cls.__dict__:
                 setattr(cls, method, worded(cls.__dict__[method]))
 

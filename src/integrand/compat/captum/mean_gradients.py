@@ -33,12 +33,16 @@ from ...quadrature.fixed_rules import Rule
 from ...quadrature.panel_rules import norms_of, raising
 from ...trees import Leaves, flat
 from .captum_call import CaptumOptions, CaptumProblem
+from .captum_errors import KNOB
 
 
 def explain(problem: CaptumProblem, how: CaptumOptions) -> Attribution:
     """Integrate, and certify."""
-    if not how.multiply:
-        return _mean_gradients(problem, how)
+    found = _integrated(problem, how) if how.multiply else _mean_gradients(problem, how)
+    return replace(found, certificate=Certificate(tuple(replace(one, knob=KNOB) for one in found.certificate)))
+
+
+def _integrated(problem: CaptumProblem, how: CaptumOptions) -> Attribution:
     return integrated_gradients(
         problem.model,
         problem.tree.build(problem.end),
