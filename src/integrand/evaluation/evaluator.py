@@ -111,7 +111,8 @@ class Evaluator:
         chunks: how many rows at a time.
         reporter: whom to tell about progress, if anybody.
         columns: the column of every feature, (features,), where features are added up; each on its own if not given.
-        factors: what gradients are multiplied by instead of the velocity, (examples,); see :mod:`integrand.compat`.
+        factors: what gradients are multiplied by instead of the velocity, (examples,) or (examples, features); see
+            :mod:`integrand.compat` and :mod:`integrand.methods.conductance`.
     """
 
     def __init__(
@@ -227,7 +228,8 @@ class Evaluator:
         """What is integrated at nodes, (N, features): gradients times the velocity, or times the factors of their examples."""
         if self.factors is None:
             return self.added(flat(gradients).to(self.dtype) * flat(velocities))
-        return self.added(flat(gradients).to(self.dtype) * self.factors[self.rows_of(here)][:, None])
+        factors = self.factors[self.rows_of(here)]
+        return self.added(flat(gradients).to(self.dtype) * (factors[:, None] if factors.ndim == 1 else factors))
 
     def finish(self, asked: PendingEvaluation) -> Evaluated | None:
         """What came of nodes, checked and noted for the profile; None where a lower precision gave no finite numbers."""

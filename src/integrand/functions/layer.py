@@ -83,12 +83,32 @@ class LayerCall:
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> list[Any]:
         """Run the model on its own input with the layer's values replaced."""
+        return self.at(leaves, tuple(take(leaf, rows, self.call.examples) for leaf in self.inputs), rows)
+
+    def at(self, leaves: Leaves, inputs: Leaves, rows: Tensor) -> list[Any]:
+        """Run the model on any inputs, (N, ...) each, with the layer's values replaced."""
         if self.call.batched:
             moved = tuple(leaf.movedim(0, dim) for leaf, dim in zip(leaves, self.dims, strict=True))
-            return self._replaced(moved, rows)
-        return [out for i in range(len(rows)) for out in self._replaced(tuple(v[i] for v in leaves), rows[i : i + 1])]
+            return self._replaced(moved, inputs, rows)
+        parts = ((tuple(v[i] for v in leaves), tuple(v[i : i + 1] for v in inputs), rows[i : i + 1]) for i in range(len(rows)))
+        return [out for part in parts for out in self._replaced(*part)]
 
-    def _replaced(self, leaves: Leaves, rows: Tensor) -> list[Any]:
+    def values_at(self, inputs: Leaves, rows: Tensor) -> Leaves:
+        """What the layer gives (or gets) at any inputs of a model with a batch dimension, (N, ...) each, with its graph."""
+        found: dict[Slot, Tensor] = {}
+
+        def visit(module: int, call: int, parts: list[Any]) -> list[Any]:
+            # Copies, so that an in-place activation after the layer does not write to them.
+            found.update({(module, call, i): part.clone() for i, part in enumerate(parts) if _floating(part)})
+            return parts
+
+        with visiting(self.modules, self.side, visit):
+            self.call(inputs, rows)
+        if tuple(found) != self.slots:
+            raise ModelError(calls_differ(self.modules[0]))
+        return tuple(value.movedim(dim, 0) for value, dim in zip(found.values(), self.dims, strict=True))
+
+    def _replaced(self, leaves: Leaves, inputs: Leaves, rows: Tensor) -> list[Any]:
         places = {slot: i for i, slot in enumerate(self.slots)}
         used: set[Slot] = set()
 
@@ -104,8 +124,7 @@ class LayerCall:
                     new[i] = leaves[places[slot]].clone()
             return new
 
-        with _visiting(self.modules, self.side, visit):
-            inputs = tuple(take(leaf, rows, self.call.examples) for leaf in self.inputs)
+        with visiting(self.modules, self.side, visit):
             outputs = self.call(inputs, rows)
         if len(used) != len(self.slots):
             missing = next(slot for slot in self.slots if slot not in used)
@@ -164,7 +183,7 @@ def _look(call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side: s
                 values.append(part.detach().clone())
         return parts
 
-    with torch.no_grad(), _visiting(modules, side, visit):
+    with torch.no_grad(), visiting(modules, side, visit):
         outputs = call(tuple(leaf.index_select(0, rows) for leaf in inputs), rows)
     return _Seen(rows, tuple(slots), tuple(values), outputs)
 
@@ -214,7 +233,7 @@ def calls_differ(module: nn.Module) -> str:
 
 
 @contextmanager
-def _visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterator[None]:
+def visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterator[None]:
     """Hooks on the modules that show each call's tensors to ``visit`` and put back what it returns."""
     calls = [0] * len(modules)
     handles = []

@@ -227,7 +227,7 @@ class Curve:
             return flatten(self.function(t), what="the path's point")[1]
 
         if self.velocity is None:
-            _load_forward_mode()
+            load_forward_mode()
             point, speed, *_ = torch.func.jvp(leaves_of, (time,), (torch.ones_like(time),))
         else:
             point = leaves_of(time)
@@ -303,7 +303,7 @@ def same_shape(what: str, tree: Tree, leaves: Leaves, like_tree: Tree, like: Lea
 
 
 @cache
-def _load_forward_mode() -> None:
+def load_forward_mode() -> None:
     """Torch's first forward-mode derivative warns about its own internals; users did nothing that they could change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
