@@ -165,6 +165,14 @@ def test_models_with_several_inputs_and_a_setting():
     same(model, inputs, target=0, additional_forward_args=(3,), baselines=(0, 1.0, rows(2, 3)), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("multiply", [True, False])
+def test_inputs_with_one_number_per_example(multiply):
+    options = {"multiply": multiply, "return_convergence_delta": True}
+    values, delta = same(lambda x: x**3, rows(4)[:, 0], baselines=0.1, **options)
+    assert values.shape == delta.shape == (4,)
+    same(lambda x, y: x * y - x**2, (rows(4)[:, 0], rows(4)[:, 1]), baselines=(rows(4)[:, 2], 0), **options)
+
+
 def test_the_convergence_delta():
     model, x, start = Toy(), rows(4, 3), rows(4, 3, seed=8)
     for options in ({}, {"multiply": False}, {"layer": model.lin1}, {"layer": model.lin2, "method": "riemann_left"}):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
 from integrand import Attribution, Status
 from integrand.compat import captum as compat
-from integrand.errors import ConvergenceWarning, InputError, OptionError, TargetError, TrainModeError
+from integrand.errors import ConvergenceWarning, InputError, IntegrandError, OptionError, TargetError, TrainModeError
 
 from .both import Net, ask, reference, rows
 
@@ -108,6 +110,8 @@ def test_baselines_that_broadcast():
         ({"target": 9}, TargetError, "out of range"),
         ({"target": [0, 1]}, TargetError, "2 targets for 3"),
         ({"target": torch.tensor(1.5)}, TargetError, "1.5"),
+        ({}, TargetError, "no target was given"),
+        ({"target": (1, 0)}, TargetError, "2 indices"),
     ],
     ids=str,
 )
@@ -115,8 +119,9 @@ def test_errors(options, error, match):
     for layered in (False, True):
         net = Net()
         explainer = compat.LayerIntegratedGradients(net, net.first) if layered else compat.IntegratedGradients(net)
-        with pytest.raises(error, match=match):
+        with pytest.raises(error, match=match) as caught:
             explainer.attribute(rows(), **options)
+        assert isinstance(caught.value, AssertionError)  # as in Captum
 
 
 def test_silent_mistakes_are_errors():
@@ -129,3 +134,79 @@ def test_silent_mistakes_are_errors():
             compat.IntegratedGradients(Net(), multiply).attribute(torch.ones(2, 6, dtype=torch.long))
     with pytest.raises(InputError, match="3 rows"):
         compat.IntegratedGradients(Net()).compute_convergence_delta(rows(2), 0, rows(), target=1)
+
+
+def test_indices_out_of_range_are_index_errors_as_in_captum():
+    for library in (compat, reference):
+        with pytest.raises(IndexError):
+            ask(library, Net(), rows(), target=9)
+
+
+def test_gradient_functions_of_ones_own_are_refused():
+    ig = compat.IntegratedGradients(Net())
+    with pytest.raises(OptionError, match="forward_func"):
+        ig.gradient_func = lambda *_: ()
+
+
+# What messages say
+
+OURS = re.compile(r"\b(steps|chunk|max_evaluations|batched|layer_side|layer|kwargs|args|score|baseline|precision|rule)=|\bx\b")
+"""Options and names of this package that Captum's callers do not have."""
+
+
+class Pooled(nn.Module):
+    def forward(self, x):
+        return x.sum()
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: compat.IntegratedGradients(Net()).attribute(torch.ones(2, 6).long(), target=0), "additional_forward_args"),
+        (lambda: compat.IntegratedGradients(Net()).attribute(rows() * torch.nan, target=0), "inputs holds nan"),
+        (lambda: compat.IntegratedGradients(Net()).attribute(rows(), float("nan"), target=0), "baselines holds nan"),
+        (lambda: compat.IntegratedGradients(Net()).attribute((rows(), rows(2, 3)), target=0), "additional_forward_args"),
+        (lambda: compat.IntegratedGradients(Net()).attribute(torch.tensor(1.0), target=0), r"inputs\[None\]"),
+        (lambda: compat.IntegratedGradients(Net()).attribute(torch.zeros(0, 6), target=0), "inputs is empty"),
+        (lambda: compat.IntegratedGradients(Pooled()).attribute(rows()), "one score for each row"),
+        (lambda: compat.IntegratedGradients(lambda x: x.sqrt().sum(1)).attribute(-rows().abs()), "explain the probability"),
+        (
+            lambda: compat.IntegratedGradients(lambda x: (x - x.mean(0)).pow(3).sum(1)).attribute(rows()),
+            "one example at a time",
+        ),
+        (
+            lambda: compat.LayerIntegratedGradients(Net(), nn.Linear(2, 2)).attribute(rows(), target=0),
+            "attribute_to_layer_input",
+        ),
+    ],
+)
+def test_errors_name_captums_options(call, match):
+    with pytest.raises(IntegrandError, match=match) as caught:
+        call()
+    assert not OURS.search(str(caught.value)), str(caught.value)
+
+
+def test_warnings_name_captums_options_and_their_advice_works():
+    wavy = compat.IntegratedGradients(lambda x: (9 * x).sin().sum(1))
+    with pytest.warns(ConvergenceWarning, match="raise n_steps, or pass n_steps=None") as caught:
+        wavy.attribute(rows(), n_steps=5)
+    message = str(caught[0].message)
+    assert not OURS.search(message.replace("n_steps=", "")), message
+    many = wavy.attribute(rows(), n_steps=200)  # warnings are errors
+    torch.testing.assert_close(wavy.attribute(rows(), n_steps=None), many, rtol=0.05, atol=0.01)
+    loose = wavy.attribute_with_certificate(rows(), n_steps=30, tol=10.0)
+    assert loose.certificate.converged
+    with pytest.warns(ConvergenceWarning):
+        short = wavy.attribute_with_certificate(rows(), n_steps=5)
+    assert "raise n_steps" in short.certificate[0].remedy
+    with pytest.warns(ConvergenceWarning, match="raise n_steps, or pass None"):
+        wavy.attribute(rows(), n_steps=1)
+
+
+def test_errors_in_the_model_come_with_captums_words():
+    def shapes(x, y):
+        return (x * y).sum(1)
+
+    with pytest.raises(RuntimeError, match="size of tensor") as caught:
+        compat.IntegratedGradients(shapes).attribute(rows(), additional_forward_args=torch.ones(2, 6))
+    assert not any(OURS.search(note) for note in getattr(caught.value, "__notes__", []))

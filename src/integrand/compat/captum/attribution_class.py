@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ...functions.target import Target
 from .captum_call import Baselines, CaptumProblem, Inputs
-from .captum_errors import worded
+from .captum_errors import CaptumOptionError, worded
 
 
 class AttributionClass:
@@ -97,6 +97,13 @@ class GradientClass(AttributionClass):
     def gradient_func(self) -> Callable[..., tuple[Tensor, ...]]:
         """The gradients that Captum would use; what is computed here does not go through it."""
         return gradients
+
+    @gradient_func.setter
+    def gradient_func(self, _: Callable[..., Any]) -> None:
+        raise CaptumOptionError(
+            "got a gradient_func of your own; expected none, since gradients are those of forward_func. Put what should have "
+            "these gradients into forward_func, or pass a function of the output as target."
+        )
 
     def compute_convergence_delta(
         self,
