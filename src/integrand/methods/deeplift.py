@@ -42,11 +42,13 @@ class DeepLift(Method):
     Attributes:
         rule: ``rescale``, or ``reveal-cancel``, which treats the positive and the negative contributions to a
             nonlinearity apart.
+        multipliers: give the slopes that the difference of input and baseline is multiplied by, instead of the products.
     """
 
     name: ClassVar[str] = "deeplift"
     promises: ClassVar[tuple[Promise, ...]] = promised(**BROKEN)
     rule: Literal["rescale", "reveal-cancel"] = "rescale"
+    multipliers: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in ("rescale", "reveal-cancel"):
@@ -59,9 +61,13 @@ class DeepLift(Method):
 
     def attribute(self, problem: Problem) -> Attribution:
         """One forward pass at the input and at each baseline, and one backward pass per baseline."""
-        values = by_operations(problem, self._explain, problem.starts)
+        both = by_operations(problem, self._explain, problem.starts)
+        products, slopes = both.tensor_split(2, 1) if self.multipliers else (both, both)
         count = len(problem.starts)
-        return problem.dress(Found(values, self.promises, rule=self.rule, gradients=count, forwards=TRACED + 4 * count - 2))
+        forwards = TRACED + 4 * count - 2
+        # Completeness is a matter of the products, whichever of the two are wanted.
+        total = products.sum(1)
+        return problem.dress(Found(slopes, self.promises, self.rule, gradients=count, forwards=forwards, total=total))
 
     def _explain(self, program: Program, points: Leaves, start: Leaves) -> Leaves:
         if self.rule == "reveal-cancel":
@@ -89,7 +95,8 @@ class DeepLift(Method):
         slopes = sweep(program, torch.ones_like(program.scores(here)), rule, here)
         if reveal is not None:
             slopes = tuple(reveal.collapse(i, slope) for i, slope in enumerate(slopes))
-        return tuple(slope * (a - b) for slope, a, b in zip(slopes, points, start, strict=True))
+        products = tuple(slope * (a - b) for slope, a, b in zip(slopes, points, start, strict=True))
+        return (*products, *slopes) if self.multipliers else products
 
 
 def rescale(operation: Operation, here: Values, there: Values, arrived: Any, kind: Kind) -> Handed:

@@ -18,6 +18,7 @@ from ..tracing.linear_operations import (
     constant_of,
     folded,
     fused,
+    halves,
     hand_signed,
     points_of,
     signed_parts,
@@ -147,8 +148,59 @@ class AlphaBeta:
         return [(i, points[i] * slope) for i, slope in slopes]
 
 
-LayerRule = Epsilon | Gamma | AlphaBeta
-"""The rules that a layer with weights may have."""
+@dataclass(frozen=True)
+class PositiveWeights:
+    """The rule in which positive weights count more than others, whatever they are multiplied by (Montavon et al. 2019).
+
+    Where all that a layer gets is positive, as after rectifiers, ``PositiveWeights(1, gamma)`` is LRP-gamma, and
+    ``PositiveWeights(0, 1)`` is z+. Unlike in :class:`Gamma`, the share of the bias is not raised.
+
+    Attributes:
+        whole: what all weights are multiplied by.
+        positive: what positive weights are multiplied by besides.
+        bias: whether the bias keeps its share, where :class:`LRP` lets biases have one.
+        epsilon: what is added to the size of a denominator, as in :class:`Epsilon`.
+    """
+
+    whole: float = 1.0
+    positive: float = 0.25
+    bias: bool = True
+    epsilon: float = 1e-9
+
+    def __post_init__(self) -> None:
+        for name in ("whole", "positive", "epsilon"):
+            _check_not_negative(name, getattr(self, name))
+
+    def share(self, operation: Operation, points: Points, arrived: Tensor, constant: Tensor) -> Shares:
+        """Share the relevance that arrived at an operation among its arguments."""
+        bare = without_constant(operation)
+        half = halves(bare, points)[0][0]
+        with torch.no_grad():
+            total = self.whole * bare(points) + self.positive * half(points) + (constant if self.bias else 0)
+        share = arrived / stabilised(total, self.epsilon)
+        raised = dict(vjp(half, points, self.positive * share))
+        slopes = vjp(bare, points, self.whole * share)
+        return [(i, points[i] * (slope + raised.get(i, 0))) for i, slope in slopes]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The rule that hands on what arrived, number by number, to the one argument of a layer that changes no shape."""
+
+    def share(self, operation: Operation, points: Points, arrived: Tensor, constant: Tensor) -> Shares:
+        """Hand the relevance that arrived at an operation to its argument."""
+        index = operation.refs[0]
+        if len(operation.refs) > 1 or points[index].shape != arrived.shape:
+            raise OptionError(
+                f"got the rule Identity() for a layer ({operation.module or operation.name}) from shape "
+                f"{tuple(points[index].shape)} to {tuple(arrived.shape)}; expected a layer that keeps the shape."
+            )
+        return [(index, arrived)]
+
+
+LayerRule = Epsilon | Gamma | AlphaBeta | PositiveWeights | Identity
+"""The rules that a layer may have."""
+
 
 Composite = tuple[tuple[str, LayerRule], ...]
 """Rules for layers, as pairs of a pattern and a rule; the first pattern that matches counts."""
@@ -177,6 +229,8 @@ class LRP(Method):
         composite: other rules for some layers: pairs of a pattern and a rule, where the pattern is an operation
             (``convolution``, ``linear``) or a submodule's dotted name with wildcards (``features.*``); or the name of a
             preset: ``epsilon-plus``, ``epsilon-alpha2-beta1``, ``epsilon-gamma``.
+        fold: take a batch norm for a part of the layer before it, so that its shift is that layer's bias; else it is a layer
+            of its own.
         bias: ``spread`` leaves biases out of the denominators, so that their share goes to the inputs, as in the numbers
             of the paper; ``keep`` lets them have it, and it is missing from the sum. Spreading makes relevances large
             where a bias outweighs what it is added to.
@@ -187,6 +241,7 @@ class LRP(Method):
     rule: LayerRule = DEFAULT
     composite: Composite | str = ()
     bias: Literal["spread", "keep"] = "spread"
+    fold: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.composite, str) and self.composite not in PRESETS:
@@ -195,8 +250,11 @@ class LRP(Method):
                 "pattern and a rule."
             )
         rules = [self.rule, *(rule for _, rule in self._composite)]
-        if not all(isinstance(rule, (Epsilon, Gamma, AlphaBeta)) for rule in rules):
-            raise OptionError(f"got rules {rules}; expected Epsilon, Gamma or AlphaBeta of integrand.methods.")
+        if not all(isinstance(rule, LayerRule) for rule in rules):
+            raise OptionError(
+                f"got rules {rules}; expected Epsilon, Gamma or AlphaBeta of integrand.methods, or PositiveWeights or Identity "
+                "of integrand.methods.lrp."
+            )
         if self.bias not in ("spread", "keep"):
             raise OptionError(f"got bias={self.bias!r}; expected 'spread' or 'keep'.")
 
@@ -233,7 +291,7 @@ class LRP(Method):
         return self.rule
 
     def _explain(self, program: Program, points: Leaves) -> Leaves:
-        program = fused(folded(program))
+        program = fused(folded(program) if self.fold else program)
         self._check_patterns([operation for operation in program.operations if operation.name in WEIGHTED])
         values = program.run(points)
         made_by = {operation.out: operation for operation in program.operations}

@@ -230,7 +230,7 @@ def signed_parts(operation: Operation, points: Points) -> tuple[Tensor, Tensor]:
             for term in _terms(bare, points).values():
                 positive, negative = positive + term.clamp(min=0), negative + term.clamp(max=0)
             return positive, negative
-        for half, keeps in _halves(bare, points):
+        for half, keeps in halves(bare, points):
             above = half({i: p.clamp(min=0) for i, p in points.items()})
             below = half({i: p.clamp(max=0) for i, p in points.items()})
             positive, negative = positive + (above if keeps else below), negative + (below if keeps else above)
@@ -250,7 +250,7 @@ def hand_signed(operation: Operation, points: Points, to_positive: Tensor, to_ne
         for i, term in _terms(bare, points).items():
             found |= {j: s for j, s in vjp(bare, points, by_sign(term, to_positive, to_negative)) if j == i}
         return list(found.items())
-    for half, keeps in _halves(bare, points):
+    for half, keeps in halves(bare, points):
         above, below = (to_positive, to_negative) if keeps else (to_negative, to_positive)
         from_above, from_below = (dict(vjp(half, points, seed)) for seed in (above, below))
         for i, seed in from_above.items():
@@ -393,7 +393,7 @@ def _terms(bare: Operation, points: Points) -> dict[int, Tensor]:
         return {i: bare({j: p if j == i else torch.zeros_like(p) for j, p in points.items()}) for i in bare.refs}
 
 
-def _halves(operation: Operation, points: Points) -> list[tuple[Operation, bool]]:
+def halves(operation: Operation, points: Points) -> list[tuple[Operation, bool]]:
     """An operation as two whose weights all have one sign, each with whether that sign is plus."""
     if not has_factors(operation):
         return [(operation, True)]  # sums, means, pools, moves: no weight is negative
@@ -402,12 +402,11 @@ def _halves(operation: Operation, points: Points) -> list[tuple[Operation, bool]
         empty = [torch.zeros_like(points[a.index] if isinstance(a, Ref) else a) for a in operation.args[1:3]]
         return [
             (replace(operation, args=(operation.args[0], *empty)), True),
-            *(_halves(product, points) if product.refs else []),
+            *(halves(product, points) if product.refs else []),
         ]
     place = next(i for i in factors(operation) if not isinstance(operation.args[i], Ref))
     weight: Tensor = operation.args[place]
-    halves = ((weight.clamp(min=0), True), (weight.clamp(max=0), False))
+    pair = ((weight.clamp(min=0), True), (weight.clamp(max=0), False))
     return [
-        (replace(operation, args=(*operation.args[:place], half, *operation.args[place + 1 :])), keeps)
-        for half, keeps in halves
+        (replace(operation, args=(*operation.args[:place], half, *operation.args[place + 1 :])), keeps) for half, keeps in pair
     ]
