@@ -27,11 +27,10 @@ from ...quadrature.fixed_rules import Rule
 from ...trees import Leaves, flat, unflat
 from .attribution_class import GradientClass, LayerClass
 from .captum_call import Baselines, CaptumOptions, CaptumProblem, Inputs, wants_graph
+from .captum_errors import KNOB
 from .certified_class import CertifiedClass, by_method
 from .mean_gradients import explain
 from .path_classes import InputsT, Layered
-
-KNOB = "raise n_steps, or pass n_steps=None to integrate to the tolerance"
 
 
 class CaptumLayerConductance(CertifiedClass, LayerClass, GradientClass, name="LayerConductance"):
