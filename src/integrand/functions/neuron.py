@@ -59,7 +59,7 @@ class NeuronReader:
     def selected(self, values: Leaves) -> Tensor:
         """The chosen neuron of a layer's values (N, ...), (N,)."""
         chosen = self.selector
-        picked = chosen(values if len(values) > 1 else values[0]) if callable(chosen) else self._indexed(values, chosen)
+        picked = _called(chosen, values) if callable(chosen) else self._indexed(values, chosen)
         if not isinstance(picked, Tensor) or picked.shape != values[0].shape[:1]:
             got = f"shape {tuple(picked.shape)}" if isinstance(picked, Tensor) else f"a {type(picked).__name__}"
             raise OptionError(
@@ -123,6 +123,15 @@ class NeuronSplit:
 
         with visiting([self.reader.layer], self.reader.side, visit):
             return self.reader.model(*second, *further)
+
+
+def _called(chosen: Callable[[Any], Tensor], values: Leaves) -> Tensor:
+    """What a function selects; one that adds up all rows is asked for each row alone."""
+    picked = chosen(values if len(values) > 1 else values[0])
+    if not isinstance(picked, Tensor) or picked.ndim:
+        return picked
+    rows = (tuple(value[i : i + 1] for value in values) for i in range(len(values[0])))
+    return torch.stack([chosen(row if len(row) > 1 else row[0]) for row in rows])
 
 
 def _mixed(own: Tensor, given: Tensor, weight: Tensor) -> Tensor:
