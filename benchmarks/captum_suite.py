@@ -50,7 +50,14 @@ def run(source: Path, modules: list[str], classes: list[str]) -> dict[str, Any]:
         here = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)])
         environment = {**os.environ, REPORT: str(report), CLASSES: " ".join(classes), "PYTHONPATH": here}
         command = [sys.executable, "-m", "pytest", "-q", "-p", Path(__file__).stem, "-p", "no:cacheprovider", "-W", "ignore"]
-        command += ["--rootdir", str(source), "-c", os.devnull, *(str(source / "tests" / module) for module in modules)]
+        command += [
+            "--continue-on-collection-errors",
+            "--rootdir",
+            str(source),
+            "-c",
+            os.devnull,
+            *(str(source / "tests" / module) for module in modules),
+        ]
         done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
         if not report.exists():
             sys.exit(f"pytest did not run:\n{done.stdout}\n{done.stderr}")
@@ -75,6 +82,7 @@ def print_table(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     total = sum(count.total() for count in counts.values())
     print(f"{'all':64} {passed:7} {total - passed:7}")
     print("\nclasses:", *(f"{name} {count}" for name, count in sorted(Counter(constructed(ours)).items())), sep="\n  ")
+    failures += [(test, reason) for test, (outcome, reason, _) in ours.items() if outcome == "not imported"]
     for test, reason in failures:
         print(f"\n{test}\n    {reason}")
 
@@ -138,6 +146,11 @@ def pytest_runtest_logreport(report: Any) -> None:
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = crash.message if crash else str(report.longrepr)
         RESULTS[report.nodeid] = [report.outcome, " ".join(reason.split())[:400], sorted(CONSTRUCTED)]
+
+
+def pytest_collectreport(report: Any) -> None:
+    if report.outcome == "failed":
+        RESULTS[report.nodeid] = ["not imported", " ".join(str(report.longrepr).split())[-400:], []]
 
 
 def pytest_sessionfinish() -> None:

@@ -329,6 +329,19 @@ def test_copies_and_pickles():
         torch.testing.assert_close(other.attribute(x, target=1), layered.attribute(x, target=1), rtol=0, atol=0)
 
 
+def test_selectors_that_add_up_all_rows():
+    net, x = Net(), rows()
+    ours, theirs = both("NeuronIntegratedGradients", net, net.first)
+    got, expected = (quiet(one.attribute, x, lambda y: y[:, 2:].sum(), n_steps=10) for one in (ours, theirs))
+    torch.testing.assert_close(got, expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_arguments_can_be_read_from_what_is_wrapped():
+    for library in (compat, reference):
+        wrapped = library.IntegratedGradients(Net()).attribute.__wrapped__
+        assert inspect.getfullargspec(wrapped).args[:4] == ["self", "inputs", "baselines", "target"]
+
+
 def test_futures_are_refused_as_captum_refuses_them():
     for library in (compat, reference):
         with pytest.raises(NotImplementedError, match="attribute_future is not implemented for IntegratedGradients"):

@@ -6,6 +6,7 @@ Captum raises AssertionError for arguments that make no sense. Code that catches
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,8 @@ def worded(method: Callable[..., Any]) -> Callable[..., Any]:
     def inner(*args: Any, **kwargs: Any) -> Any:
         with in_captums_words():
             return method(*args, **kwargs)
+
+    inner.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]  # which getfullargspec() looks at
 
     @wraps(inner)
     def outer(*args: Any, **kwargs: Any) -> Any:
