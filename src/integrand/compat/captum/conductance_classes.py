@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...attribution import Attribution
 from ...certificate import Certificate
 from ...engine import EngineOptions, opened, version_of, warn_if_missed
-from ...errors import ModelError, OptionError
+from ...errors import ModelError, OptionError, ZeroAttributionWarning, warn
 from ...functions.layer import LayerSide
 from ...functions.model_state import undisturbed
 from ...functions.neuron import NeuronReader, NeuronSplit, Selector
@@ -118,7 +118,22 @@ class CaptumLayerConductance(CertifiedClass, LayerClass, GradientClass, name="La
                 found = integrate_part(path.part(), options)
             else:
                 found = _by_differences(path, options, options.rule)
-        return _dressed(found, function.inputs, "layer conductance", tuple_of=len(function.inputs) > 1)
+        dressed = _dressed(found, function.inputs, "layer conductance", tuple_of=len(function.inputs) > 1)
+        _warn_if_unused(dressed.values)
+        return dressed
+
+
+def _warn_if_unused(values: Any) -> None:
+    """Warn of a tensor that a layer gives beside others and nothing after the layer uses."""
+    for i, value in enumerate(values if isinstance(values, tuple) else ()):
+        if not value.any():
+            warn(
+                f"every conductance of tensor {i} of the {len(values)} that the layer gives is zero: nothing after the layer "
+                "uses it. Where others of them are made from it inside the layer, as the outputs of attention are from its "
+                "weights, what passes through it is counted with them. Explain a submodule that gives it, or use "
+                "captum.attr.LayerConductance, which counts it once more.",
+                ZeroAttributionWarning,
+            )
 
 
 def _by_differences(path: LayerPath, options: EngineOptions, rule: Rule) -> PartialIntegral:
