@@ -119,7 +119,8 @@ class CaptumLayerConductance(CertifiedClass, LayerClass, GradientClass, name="La
             else:
                 found = _by_differences(path, options, options.rule)
         dressed = _dressed(found, function.inputs, "layer conductance", tuple_of=len(function.inputs) > 1)
-        _warn_if_unused(dressed.values)
+        if len({call for _, call, _ in path.run.slots}) == 1:
+            _warn_if_unused(dressed.values)
         return dressed
 
 
