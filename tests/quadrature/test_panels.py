@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from integrand.quadrature.panel_rules import FIVE_POINT, Candidate, PanelSums, estimate, measure, norms_of, raising
+from integrand.quadrature.panel_rules import (
+    FIVE_POINT,
+    SKETCH,
+    Candidate,
+    PanelSums,
+    estimate,
+    independent,
+    measure,
+    norms_of,
+    raising,
+)
 
 Array = NDArray[np.float64]
 
@@ -61,12 +71,51 @@ def test_measure_against_loops() -> None:
         fine, half, _, simpson, rough = rows.T
         expected = np.stack([fine, fine - half, simpson, simpson - rough])
         np.testing.assert_allclose(found.sums[p].numpy(), expected, rtol=1e-12, atol=1e-15)
-        assert found.norms[p, 0] == pytest.approx(np.abs(fine - half).sum(), rel=1e-12)
+        halves = [abs(width[p] * (-nodes[p, k] + 2 * nodes[p, k + 1] - nodes[p, k + 2]) / 8).sum() for k in (0, 2)]
+        assert found.norms[p, 0] == pytest.approx(max(np.abs(fine - half).sum(), np.hypot(*halves)), rel=1e-12)
         assert found.norms[p, 1] == pytest.approx(np.abs(simpson - rough).sum(), rel=1e-10)
         rise = scores[p, 4] - scores[p, 0]
         assert found.missing[p, 0] == pytest.approx(rise - fine.sum(), abs=1e-14)
         assert found.missing[p, 1] == pytest.approx(rise - simpson.sum(), abs=1e-14)
         np.testing.assert_allclose(found.weights[p] @ nodes[p], [fine, simpson], rtol=1e-13)
+        for candidate, degree in enumerate((1, 4)):  # straight lines, and the polynomial through all nodes
+            cells = [by_polynomial(slopes[p], width[p], cell, degree) for cell in range(4)]
+            missed = np.linalg.norm(np.diff(scores[p]) - cells)
+            assert found.unseen[p, candidate] == pytest.approx(max(missed, abs(found.missing[p, candidate])), abs=1e-13)
+
+
+def by_polynomial(slopes: Array, width: float, cell: int, degree: int) -> float:
+    """The integral from one node to the next of the line through both, or of the polynomial through all five."""
+    t = width * np.arange(5) / 4
+    inside = slice(cell, cell + 2) if degree == 1 else slice(0, 5)
+    whole = np.polynomial.Polynomial.fit(t[inside], slopes[inside], degree).integ()
+    return float(whole(t[cell + 1]) - whole(t[cell]))
+
+
+def test_kinks_of_a_bump_do_not_cancel() -> None:
+    """Up in the first cell and down in the third: the difference of two trapezoids is zero, and the norm is not."""
+    nodes = np.array([0.0, 1.0, 1.0, 0.0, 0.0])[None, :, None]
+    found = run(nodes, np.zeros((1, 5)), nodes[..., 0], np.ones(1))
+    assert float(found.sums[0, 1]) == 0
+    assert found.norms[0, 0] == pytest.approx(np.hypot(1 / 8, 1 / 8))
+
+
+def test_steps_that_cancel_within_a_panel_are_seen_in_the_score() -> None:
+    """The score goes up by 1 between the first two nodes and down again before the last, where no gradient is."""
+    scores = np.array([[0.0, 1.0, 1.0, 1.0, 0.0]])
+    found = run(np.zeros((1, 5, 2)), scores, np.zeros((1, 5)), np.ones(1))
+    np.testing.assert_allclose(found.missing, 0)
+    np.testing.assert_allclose(found.unseen, np.sqrt(2), rtol=1e-12)
+
+
+def test_independent_differences_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    assert independent(np.zeros((4, SKETCH))) == 1
+    assert independent(np.outer([1.0, -1, 1, 1], rng.normal(size=SKETCH))) == pytest.approx(4)
+    assert independent(np.outer([1.0, 1e-9, 0, 0], rng.normal(size=SKETCH))) == pytest.approx(1)
+    assert independent(1e-200 * rng.normal(size=(8, SKETCH))) > 8 * 40
+    few = rng.normal(size=(64, 3)) @ rng.normal(size=(3, SKETCH))  # many differences of a network with three units
+    assert 64 < independent(few) < 64 * 4
 
 
 def test_nested_differences_bound_the_error_of_smooth_gradients() -> None:

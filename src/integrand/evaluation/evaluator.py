@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import PrecisionMode, PrecisionShift
+from ..backends.precision import ROUNDING, PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
 from ..certificate import ExampleCertificate
 from ..functions.model_notes import notes_at
@@ -298,6 +298,11 @@ class Evaluator:
         if self.shift is not None and not self.runner.low:
             self.shift.stop(examples)
         self._seen.forget(examples)
+
+    @property
+    def rounding(self) -> float:
+        """The relative precision of scores in the precision mode that is in use."""
+        return max(self.epsilon, ROUNDING.get(self.runner.mode.name, 0.0))
 
     def precision_shift(self) -> Floats:
         """The L1 shift that a lower precision than the model's still leaves in each example's attributions, (examples,)."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import ROUNDING, Precision, PrecisionMode
+from ..backends.precision import Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
 from ..evaluation.checks import check_rows, graphs_outdated, noise, score_rounding
@@ -36,7 +36,7 @@ from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
 from ..quadrature.refinement import plan
 from .certify import CertificateWriter, Decision, Outcome
-from .error import FIRST, OFF_GRID, ErrorEstimator, Estimate, OpenExample
+from .error import FIRST, PLACES, USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation
 from .mesh import NONE, GroupedPanels, Mesh, Split
 
 S = TypeVar("S")
@@ -153,8 +153,8 @@ class GradientIntegral:
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
         self.pacing = Pacing.of(evaluator, rule)
-        # Claims of a first round of two panels are checked off the grid in any case; larger rounds evaluate that node at once.
-        off_grid = OFF_GRID if self.pacing.first > 1 else None
+        # Where a round costs more than its nodes, those that claims are looked at by are evaluated at once.
+        off_grid = PLACES[: USUAL if self.pacing.first > 1 else 0]
         self.mesh = Mesh(rule, evaluator, memory, halvings=self.pacing.first, off_grid=off_grid)
         self.errors = ErrorEstimator(self.mesh, self.shares)
         self.writer = CertificateWriter(evaluator, self.mesh, self.shares)
@@ -197,9 +197,13 @@ class GradientIntegral:
         decisions = [self._decide(one, estimate) for one, estimate in zip(self.active, found, strict=True)]
         if self._unasked() and not {step.status for step in decisions} <= {None, Status.CONVERGED}:
             return self._give_up_precision()
-        claims = {s.one.example: s.found for s in decisions if s.status is Status.CONVERGED and s.one.early()}
-        refuted = self.errors.refuted(claims, self.tol)
-        decisions = [self._doubled(s, refuted[s.one.example]) if s.one.example in refuted else s for s in decisions]
+        claims = [self._claim(step) for step in decisions if step.status is Status.CONVERGED]
+        test = ClaimTest(self.mesh, self.shares, claims, self.tol)
+        for done in self.evaluator.gradients_at(test.nodes):
+            test.note(done)
+        test.note_scores(self.evaluator.scores_at(test.scored))
+        refuted = test.refuted()
+        decisions = [self._halved(s, refuted[s.one.example]) if s.one.example in refuted else s for s in decisions]
         for one in self.active:
             one.rounds += 1
         decisions = self._by_linear_regions(decisions)
@@ -275,13 +279,17 @@ class GradientIntegral:
         self.active = []
         return Split()
 
-    def _doubled(self, step: Decision, error: float) -> Decision:
-        """Halve all panels of an example whose claim a node off the grid does not bear out, or say that the budget is spent."""
-        needed = self._spent(step.one.example) + self.mesh.rule.cells * len(step.index)
+    def _claim(self, step: Decision) -> Claim:
+        """What an example claims that has converged."""
+        return Claim(step.one, step.found, step.index, self.limit - self._spent(step.one.example))
+
+    def _halved(self, step: Decision, wrong: Refutation) -> Decision:
+        """Halve the panels where the claim of an example did not hold, or say that the budget is spent."""
+        needed = self._spent(step.one.example) + self.mesh.rule.cells * len(wrong.panels)
         return replace(
             step,
-            found=replace(step.found, error=error),
-            split=Split(step.index, np.ones_like(step.index)),
+            found=replace(step.found, error=wrong.error),
+            split=Split(wrong.panels, np.ones_like(wrong.panels)),
             status=None if needed <= self.limit else Status.BUDGET,
             needed=needed,
         )
@@ -362,8 +370,7 @@ class GradientIntegral:
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
-        epsilon = max(self.epsilon, ROUNDING.get(self.evaluator.runner.mode.name, 0.0))
-        return 0.5 * epsilon * float(self.evaluator.function.scale[example]) * math.sqrt(2 * panels)
+        return 0.5 * self.evaluator.rounding * float(self.evaluator.function.scale[example]) * math.sqrt(2 * panels)
 
     def _end(self, ended: list[Decision]) -> None:
         """Write the values and certificates of examples that have ended."""

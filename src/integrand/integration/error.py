@@ -1,16 +1,19 @@
-"""How far off an example is after a refinement round: the best rule, its error estimate, and whether a check bears it out."""
+"""How far off an example is after a refinement round: the best rule, its error estimate, and whether a claim stands."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Bools, Floats, Ints
+from ..evaluation.evaluator import Evaluated
 from ..paths.base import Nodes
-from ..quadrature.panel_rules import estimate, interpolation, norms_of, raising
+from ..quadrature.panel_rules import SCORE_ROUNDINGS, cell_weights, estimate, independent, interpolation, norms_of, raising
 from .mesh import GroupedPanels, Mesh
 
 FIRST = 4.0
@@ -22,14 +25,42 @@ HIGHEST = 9
 AT_ONCE = 32
 """Nodes of each example that the extrapolation weighs at a time."""
 
-EARLY = 5
-"""Up to so many halvings of cells (33 nodes at equal distances) a claim is checked at a node off the grid."""
+STENCIL = 9
+"""Nodes by which the score's change from one node to the next is told, where slopes are taken to be smooth."""
 
-OFF_GRID = 0.381966
-"""Where on the path that node is: the golden section, far from every multiple of a power of two."""
+ALL_KINKS = 0.5
+"""The last candidate's nested difference over the first one's, from which on gradients have kinks and nothing else."""
+
+MANY = 256
+"""Panels from which on it is not asked how many independent differences there are: enough."""
+
+
+FEWEST = 17
+"""Nodes on an example's paths below which nothing is claimed: two panels are little to judge by."""
+
+PLACES = np.modf(1 / np.pi + np.arange(256) * math.sqrt(2))[0]
+"""Where claims are looked at: far from all fractions with small denominators, and spread evenly however many are used."""
+
+FEW_NODES = 65
+"""Nodes on a path up to which any claim is looked at; from then on only those that rest on few independent differences."""
+
+ENOUGH_LOOKS = 64.0
+"""Independent differences that no oscillation, and no bump between the nodes, hides from."""
+
+EASY = 0.02
+"""Of the tolerance: an error so far below it has come without any effort, and may be that of a function nobody has seen."""
+
+USUAL, THOROUGH, NOTHING = 2, 16, 48
+"""Gradients off the grid: usually; where a claim came easily, or rests on few looks; where everything is zero."""
+
+SCORES = 16
+"""Scores off the grid, which cost a forward pass only, for claims that came easily."""
+
+FEWEST_LOOKS = 8.0
+"""Independent differences below which a kinked function may have kinks that nobody has seen."""
 
 MISFIT = 1e-3
-"""Of the attributions: what the off-grid check must be off by, at the least, to be believed over the estimate."""
+"""Of the attributions: what a gradient off the grid must be off by, at the least, to be believed over the estimate."""
 
 
 @dataclass
@@ -43,6 +74,8 @@ class OpenExample:
         history: the relative errors of the extrapolation, round by round.
         noise: what rounding does to the gradients, absolute L1.
         floor: the error that rounding leaves in any case, absolute L1.
+        looks: how many independent differences the estimate rests on.
+        kinked: whether gradients have kinks everywhere.
     """
 
     example: int
@@ -51,10 +84,8 @@ class OpenExample:
     history: list[float] = field(default_factory=list)
     noise: float = 0.0
     floor: float = 0.0
-
-    def early(self) -> bool:
-        """Whether all there is to judge by are a few nodes at equal distances, which oscillations can hide between."""
-        return self.level is not None and self.level <= EARLY
+    looks: float = math.inf
+    kinked: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,31 +142,42 @@ class ErrorEstimator:
         """One estimate per example, in order: that of the best candidate, or of the extrapolation if that is better."""
         examples = [one.example for one in active]
         mine = np.searchsorted(groups.examples, examples)
+        looks = self._looks(active, groups)
         pooled = self.mesh.pooled(examples, self.shares)
         sizes, roots = norms_of(pooled)
         errors, missing = [], []
         for i, candidate in enumerate(self.rule.candidates):
             squares, missed = (np.add.reduceat(part[i], groups.starts)[mine] for part in (groups.squares, groups.missing))
-            errors.append(estimate(candidate.kappa, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missed).tolist())
+            errors.append(estimate(candidate.kappa, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missed, looks).tolist())
             missing.append(missed.tolist())
         out = []
         extrapolated = self._extrapolated(active, groups, mine)
         for k, one in enumerate(active):
             factor = FIRST if one.rounds == 0 else 1.0
-            best = min(range(len(errors)), key=lambda candidate: errors[candidate][k])
+            # Where two are as good as each other, rounding must not decide.
+            best = min(range(len(errors)), key=lambda candidate: errors[candidate][k] * (1 + 1e-6 * candidate))
             error, size, name = errors[best][k] * factor, float(sizes[k, 2 * best]), self.rule.candidates[best].name
             found = Estimate(name, error, size, pooled[k, 2 * best], -missing[best][k], best, error)
             out.append(self._better(one, found, extrapolated.get(one.example), factor))
         return out
 
+    def _looks(self, active: list[OpenExample], groups: GroupedPanels) -> Floats:
+        """How many independent differences each estimate rests on, where gradients have kinks; without end elsewhere."""
+        for one in active:
+            panels = groups.panels[groups.parts[one.example]]
+            one.kinked = bool(panels.norms[:, -1].sum() > ALL_KINKS * panels.norms[:, 0].sum())
+            few = len(panels) <= MANY and panels.sketch.size
+            one.looks = independent(panels.sketch.reshape(-1, panels.sketch.shape[-1])) if few else math.inf
+        return np.array([one.looks if one.kinked else math.inf for one in active])
+
     def _extrapolated(self, active: list[OpenExample], groups: GroupedPanels, mine: Ints) -> dict[int, Extrapolated]:
-        """The extrapolation for the examples whose panels are all equally wide, those of one level together."""
+        """The extrapolation for examples without kinks whose panels are all equally wide, those of one level together."""
         if self.rule.extrapolation is None:
             return {}
         levels: dict[int, list[int]] = {}
         for one, k, level in zip(active, mine.tolist(), self._levels(groups)[mine].tolist(), strict=True):
             one.level = level if level <= HIGHEST else None
-            if one.level is not None:
+            if one.level is not None and not one.kinked:
                 levels.setdefault(level, []).append(k)
         out: dict[int, Extrapolated] = {}
         for level, members in levels.items():
@@ -173,11 +215,24 @@ class ErrorEstimator:
         given = (store.slopes[nodes] @ columns[0]) @ self.shares
         rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
         sizes, roots = norms_of(total)
-        errors = sizes[:, 1] * raising(sizes[:, 1], roots[:, 1])
+        errors = np.maximum(sizes[:, 1] * raising(sizes[:, 1], roots[:, 1]), self._unseen(nodes))
         return {
             e: Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]))
             for k, e in enumerate(examples)
         }
+
+    def _unseen(self, nodes: Ints) -> Floats:
+        """What smooth slopes miss of the score's change from node to node, the root of summed squares, (examples,).
+
+        Args:
+            nodes: (examples, pieces, nodes) slots of nodes at equal distances.
+        """
+        cells, store = nodes.shape[2] - 1, self.mesh.store
+        given = store.slopes[nodes] @ (cell_weights(cells, min(cells + 1, STENCIL)).T / cells)
+        scores = store.scores[nodes]
+        slack = SCORE_ROUNDINGS * self.mesh.evaluator.rounding * np.abs(scores).max(2, keepdims=True)
+        missing = np.maximum(np.abs(np.diff(scores, axis=2) - given) - slack, 0.0)
+        return np.asarray(np.sqrt(((missing * self.shares[:, None]) ** 2).sum((1, 2))))
 
     def _better(self, one: OpenExample, found: Estimate, other: Extrapolated | None, factor: float) -> Estimate:
         """The estimate of a candidate, or that of the extrapolation where it is better."""
@@ -189,41 +244,6 @@ class ErrorEstimator:
             return found
         return Estimate("Romberg", error, other.size, other.values, other.residual, found.candidate, found.candidate_error)
 
-    def refuted(self, claims: dict[int, Estimate], tol: float) -> dict[int, float]:
-        """Examples whose claim a node off the grid does not bear out (an oscillation between the nodes), with their error.
-
-        The gradient there is compared with what the grid's nodes say it is, by straight lines or by a polynomial,
-        whichever is closer; over the width of one cell, that must not be far above the error that is claimed.
-        """
-        if not claims:
-            return {}
-        mesh, panels, cells = self.mesh, self.mesh.panels, self.rule.cells
-        examples = np.array(list(claims))
-        around = (panels.start <= OFF_GRID) & (panels.start + panels.width > OFF_GRID)
-        index = np.flatnonzero(around & np.isin(panels.line % mesh.examples, examples))
-        rows, piece = panels.line[index] % mesh.examples, panels.line[index] // mesh.examples
-        places = cells * (OFF_GRID - panels.start[index]) / panels.width[index]
-        weights = np.stack([interpolation(cells, place) for place in places])
-        missed = np.zeros(mesh.examples)
-
-        def compare(which: Ints, terms: Tensor) -> None:
-            nodes = mesh.store.rows(panels.slots[index[which]]).double()
-            expected = torch.bmm(torch.as_tensor(weights[which], device=mesh.device), nodes)
-            off = (terms.to(mesh.device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
-            np.add.at(missed, rows[which], off * panels.width[index[which]] / cells * self.shares[piece[which]])
-
-        slots = mesh.off_grid_slots[panels.line[index]]
-        there, others = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-        if len(there):
-            compare(there, mesh.store.rows(slots[there]))
-        for done in mesh.evaluator.gradients_at(Nodes(np.full(len(others), OFF_GRID), rows[others], piece[others])):
-            compare(others[done.index], done.terms)
-        return {
-            example: float(missed[example])
-            for example, claim in claims.items()
-            if missed[example] > max(4 * claim.error, tol * claim.size, MISFIT * claim.size)
-        }
-
     def doubling_pays(self, one: OpenExample, tol: float, halvings: int) -> bool:
         """Whether the extrapolation on twice as many nodes is expected to take less than a plan of so many halvings."""
         if one.level is None or one.level >= HIGHEST or len(one.history) < 2 or one.history[-2] == 0:
@@ -231,3 +251,151 @@ class ErrorEstimator:
         ratio = one.history[-1] / one.history[-2]
         soon = one.history[-1] * ratio <= tol
         return ratio < 0.3 and (soon or ratio < 0.1) and 4 * halvings >= self.mesh.pieces * 2 ** (one.level - 1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That an example has converged.
+
+    Attributes:
+        one: the example.
+        found: the estimate.
+        index: which panels of the mesh are its own.
+        room: gradients that it may still take.
+    """
+
+    one: OpenExample
+    found: Estimate
+    index: Ints
+    room: int
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """A claim that does not hold.
+
+    Attributes:
+        error: the error, as far as it shows (absolute, L1).
+        panels: which panels of the mesh to halve.
+    """
+
+    error: float
+    panels: Ints
+
+
+class ClaimTest:
+    """Points between the nodes of what claims to have converged, and what the panels around them say about them.
+
+    The gradient there is compared with what the nodes around it say it is, by straight lines or by a polynomial, whichever is
+    closer; over the width of one cell, that must not be far above the error that is claimed. The score there must be the one
+    that scores and slopes at these nodes say.
+
+    Args:
+        mesh: the panels.
+        shares: the weight of each piece, (pieces,).
+        claims: the examples that claim to have converged.
+        tol: the tolerance.
+
+    Attributes:
+        nodes: where gradients are to be looked at.
+        scored: where scores are.
+    """
+
+    def __init__(self, mesh: Mesh, shares: Floats, claims: Sequence[Claim], tol: float) -> None:
+        self.mesh, self.shares, self.claims, self.tol = mesh, shares, claims, tol
+        self.cells = mesh.rule.cells
+        wanted = [(0, 0) if self._too_few(claim) else self._wanted(claim) for claim in claims]
+        gradients, pieces = sum(count for count, _ in wanted) * len(shares), len(shares)
+        times = [PLACES[:count] for count, _ in wanted for _ in range(pieces)]
+        times += [PLACES[count : count + more] for count, more in wanted for _ in range(pieces)]
+        owner = np.tile(np.repeat(np.arange(len(claims)), pieces), 2)
+        line = np.array([p * mesh.examples + claim.one.example for claim in claims for p in range(pieces)] * 2, np.int64)
+        counts = np.array([len(part) for part in times], np.int64)
+        self.t, self.owner, self.line = np.concatenate([np.zeros(0), *times]), np.repeat(owner, counts), np.repeat(line, counts)
+        self._place()
+        all_nodes = Nodes(self.t, self.line % mesh.examples, self.line // mesh.examples)
+        at_hand = np.arange(len(self.t)) < gradients
+        slots = mesh.off_grid_slot(self.line, self.t)
+        self.index, self.more = np.flatnonzero(self.kept & at_hand & (slots < 0)), np.flatnonzero(self.kept & ~at_hand)
+        self.nodes, self.scored = all_nodes[self.index], all_nodes[self.more]
+        self.off, self.apart = np.zeros(len(self.t)), np.zeros(len(self.t))
+        there = np.flatnonzero(self.kept & at_hand & (slots >= 0))
+        if len(there):
+            self._compare(there, mesh.store.rows(slots[there]), mesh.store.scores[slots[there]])
+
+    def _place(self) -> None:
+        """Find the panel around each point, and where on it that is, in cells."""
+        panels = self.mesh.panels
+        order = np.lexsort((panels.start, panels.line))
+        # Panels cover a line without gaps: the last one that starts before a point holds it.
+        before = np.searchsorted(panels.line[order] + panels.start[order], self.line + self.t, side="right") - 1
+        self.panel = order[before] if len(order) else before
+        self.width = panels.width[self.panel] / self.cells
+        self.place = (self.t - panels.start[self.panel]) / self.width
+        self.kept: Bools = panels.slots[self.panel, 0] >= 0
+
+    def _too_few(self, claim: Claim) -> bool:
+        return bool(self.cells * len(claim.index) + len(self.shares) < FEWEST)
+
+    def _wanted(self, claim: Claim) -> tuple[int, int]:
+        """How many gradients and how many scores to look at on each piece."""
+        one, found, pieces = claim.one, claim.found, len(self.shares)
+        nodes = self.cells * len(claim.index) / pieces + 1
+        error = found.error - float(self.mesh.evaluator.precision_shift()[one.example])
+        gradients = scores = 0
+        if found.size == 0:
+            gradients, scores = NOTHING, SCORES
+        elif error <= EASY * self.tol * found.size and nodes <= FEW_NODES:
+            gradients, scores = THOROUGH, SCORES
+        elif one.kinked and one.looks < FEWEST_LOOKS:
+            gradients = THOROUGH
+        elif nodes <= FEW_NODES and (one.looks < ENOUGH_LOOKS or nodes <= FEWEST):
+            gradients = USUAL
+        gradients, scores = math.ceil(gradients / pieces), math.ceil(scores / pieces)
+        return min(gradients, max(claim.room, 0) // pieces), scores
+
+    def note(self, done: Evaluated) -> None:
+        """Take in gradients and scores at some of the nodes."""
+        self._compare(self.index[done.index], done.terms, done.scores)
+
+    def note_scores(self, scores: Floats) -> None:
+        """Take in the scores at those points where only these are looked at."""
+        self.apart[self.more] = self._apart(self.more, scores)
+
+    def _compare(self, which: Ints, terms: Tensor, scores: Floats) -> None:
+        device = self.mesh.device
+        nodes = self.mesh.store.rows(self.mesh.panels.slots[self.panel[which]]).double()
+        weights = np.stack([interpolation(self.cells, place) for place in self.place[which]])
+        expected = torch.bmm(torch.as_tensor(weights, device=device), nodes)
+        far = (terms.to(device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
+        self.off[which], self.apart[which] = far * self.width[which], self._apart(which, scores)
+
+    def _apart(self, which: Ints, scores: Floats) -> Floats:
+        """How far scores are off what scores and slopes at the two nodes around them say, by a cubic, beyond rounding."""
+        store, slots = self.mesh.store, self.mesh.panels.slots[self.panel[which]]
+        cell = np.clip(self.place[which].astype(np.int64), 0, self.cells - 1)
+        rows, s, width = np.arange(len(cell)), self.place[which] - cell, self.width[which]
+        a, b = slots[rows, cell], slots[rows, cell + 1]
+        first, rise = store.scores[a], store.scores[b] - store.scores[a]
+        begin, end = store.slopes[a] * width, store.slopes[b] * width
+        cubic = first + s * (begin + s * (3 * rise - 2 * begin - end + s * (begin + end - 2 * rise)))
+        slack = SCORE_ROUNDINGS * self.mesh.evaluator.rounding * (np.abs(first) + np.abs(rise))
+        return np.asarray(np.maximum(np.abs(scores - cubic) - slack, 0.0))
+
+    def refuted(self) -> dict[int, Refutation]:
+        """The claims that do not hold, by example."""
+        out = {c.one.example: Refutation(c.found.error, c.index) for c in self.claims if self._too_few(c)}
+        share = np.abs(self.shares[self.line // self.mesh.examples])
+        size, error = (np.array([getattr(claim.found, part) for claim in self.claims]) for part in ("size", "error"))
+        bound = np.maximum(4 * error, self.tol * size)[self.owner]
+        wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound)
+        for k in np.unique(self.owner[wrong]).tolist():
+            mine = wrong & (self.owner == k)
+            seen = float((share * np.maximum(self.off, self.apart))[mine].max())
+            out[self.claims[k].one.example] = Refutation(seen, self._to_halve(self.claims[k], self.panel[mine]))
+        return out
+
+    def _to_halve(self, claim: Claim, wrong: Ints) -> Ints:
+        """All panels while they are equally wide; or those that are at least as wide as the ones where something was found."""
+        width = self.mesh.panels.width
+        return np.asarray(claim.index[width[claim.index] >= width[wrong].min()])

@@ -16,7 +16,7 @@ from ..arrays import Floats, Ints
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.model_notes import release_graphs
 from ..paths.base import Nodes
-from ..quadrature.panel_rules import KINKED, PanelRule, measure, weighed
+from ..quadrature.panel_rules import KINKED, SKETCH, PanelRule, measure, weighed
 from ..trees import add_rows
 
 STORE_BYTES = 1 << 30
@@ -32,6 +32,7 @@ LITTLE = 1 << 10
 """Features of all examples together up to which sums are taken on a CPU: it has done them before a GPU is launched."""
 
 NONE: Ints = np.zeros(0, np.int64)
+NO_TIMES: Floats = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,10 @@ class Panels:
         slots: where its nodes are in the store, (panels, n); -1 where they were released.
         norms: L1 norms of nested differences, (panels, candidates).
         missing: what each candidate misses of the change of the score, signed, (panels, candidates).
+        unseen: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
+            (panels, candidates).
         weights: what the candidates weigh the nodes with, (panels, candidates, n).
+        sketch: random projections of the first candidate's differences on parts of the panel, (panels, parts, SKETCH).
     """
 
     line: Ints
@@ -62,14 +66,17 @@ class Panels:
     slots: Ints
     norms: Floats
     missing: Floats
+    unseen: Floats
     weights: Floats
+    sketch: Floats
 
     @staticmethod
     def none(rule: PanelRule) -> Panels:
         """No panels, with the columns that a rule needs."""
         empty, nodes, count = np.zeros(0), len(rule.nodes), len(rule.candidates)
-        said = np.zeros((0, count))
-        return Panels(NONE, empty, empty, np.zeros((0, nodes), np.int64), said, said, np.zeros((0, count, nodes)))
+        said, parts = np.zeros((0, count)), 0 if rule.parts is None else len(rule.parts)
+        slots, sketch = np.zeros((0, nodes), np.int64), np.zeros((0, parts, SKETCH))
+        return Panels(NONE, empty, empty, slots, said, said, said, np.zeros((0, count, nodes)), sketch)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -84,7 +91,7 @@ class Panels:
     def indicators(self, rule: PanelRule, candidate: int) -> Floats:
         """The error of each panel by its nested difference, or what it misses of the score if that is more, (panels,)."""
         norms = rule.candidates[candidate].kappa * self.norms[:, candidate]
-        return np.asarray(np.maximum(norms, np.abs(self.missing[:, candidate])))
+        return np.asarray(np.maximum(norms, self.unseen[:, candidate]))
 
     @property
     def kinked(self) -> bool:
@@ -173,11 +180,11 @@ class Mesh:
         evaluator: evaluates new nodes.
         memory: the user's limit in bytes, two fifths of which are for kept gradients; None for the usual one.
         halvings: how many times the path of a fresh example is halved before it is judged.
-        off_grid: a time off the grid that is evaluated with the start of a line, if given.
+        off_grid: times off the grid that are evaluated with the start of a line, (k,).
     """
 
     def __init__(
-        self, rule: PanelRule, evaluator: Evaluator, memory: int | None, *, halvings: int = 1, off_grid: float | None = None
+        self, rule: PanelRule, evaluator: Evaluator, memory: int | None, *, halvings: int = 1, off_grid: Floats = NO_TIMES
     ) -> None:
         self.rule, self.evaluator = rule, evaluator
         self.halvings, self.off_grid = halvings, off_grid
@@ -188,7 +195,7 @@ class Mesh:
         block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
         self.block_bytes = block if memory is None else min(block, memory // 32)
         # Room for an example: two rounds of nodes on each piece, and its sums (four float64 rows a piece).
-        nodes = 2 * rule.cells * 2**halvings + halvings
+        nodes = 2 * rule.cells * 2**halvings + halvings + len(off_grid)
         self.slots_per_example = self.pieces * (nodes + 4 * 8 // evaluator.dtype.itemsize)
         least = self.pieces * nodes + 2 * rule.cells
         capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
@@ -197,7 +204,7 @@ class Mesh:
         columns = len(rule.columns)
         self.sums = torch.zeros(0, self.pieces, columns, evaluator.features, dtype=torch.float64, device=self.device)
         self.place = np.full(self.examples, -1, np.int64)
-        self.off_grid_slots = np.full(self.examples * self.pieces, -1, np.int64)
+        self.off_grid_slots = np.full((self.examples * self.pieces, len(off_grid)), -1, np.int64)
 
     def room(self, split: Split) -> int:
         """How many fresh examples there is room for, once some panels are halved."""
@@ -283,11 +290,11 @@ class Mesh:
             new, steps = group.slots < 0, group.slots.shape[1] - 1
             times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
             lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
-        extra = fresh_lines if self.off_grid is not None else fresh_lines[:0]
-        t = np.concatenate([*times, np.full(len(extra), self.off_grid or 0.0)])
-        where = np.concatenate([*lines, extra])
+        extra = len(fresh_lines) * len(self.off_grid)
+        t = np.concatenate([*times, np.tile(self.off_grid, len(fresh_lines))])
+        where = np.concatenate([*lines, np.repeat(fresh_lines, len(self.off_grid))])
         taken = self.store.take(len(t))
-        self.off_grid_slots[extra] = mine = taken[len(t) - len(extra) :]
+        self.off_grid_slots[fresh_lines] = mine = taken[len(t) - extra :].reshape(len(fresh_lines), len(self.off_grid))
         self.store.hold(mine)
         for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times]))[:-1], strict=True):
             group.slots[group.slots < 0] = mine
@@ -318,9 +325,10 @@ class Mesh:
         for block in self._blocks(len(slots)):
             here = slots[block]
             scores, slopes = self.store.scores[here], self.store.slopes[here]
-            found = measure(self.rule, self.store.rows(here), scores, slopes, widths[block], torch.float64)
+            terms, rounding = self.store.rows(here), self.evaluator.rounding
+            found = measure(self.rule, terms, scores, slopes, widths[block], torch.float64, rounding=rounding)
             self._add(line[block], found.sums, 1)
-            said.append((found.norms, found.missing, found.weights))
+            said.append((found.norms, found.missing, found.unseen, found.weights, found.sketch))
         return [np.concatenate(column) for column in zip(*said, strict=True)]
 
     def _release(self, count: int, spare: Ints) -> None:
@@ -354,6 +362,14 @@ class Mesh:
         self.panels = self.panels[kept]
         self.place[examples] = -1
         return np.where(kept, np.cumsum(kept) - 1, -1)
+
+    def off_grid_slot(self, line: Ints, t: Floats) -> Ints:
+        """The slots of points off the grid, -1 where they were not evaluated with their line, (points,)."""
+        out = np.full(len(t), -1, np.int64)
+        for number, time in enumerate(self.off_grid):
+            same = t == time
+            out[same] = self.off_grid_slots[line[same], number]
+        return out
 
     def _lines(self, examples: Ints) -> Ints:
         """The lines of examples, by piece."""

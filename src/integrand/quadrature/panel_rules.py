@@ -9,10 +9,10 @@ S_h| bounds its error generously. :data:`~integrand.quadrature.log_kronrod.LOG_K
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,13 +21,15 @@ from torch import Tensor
 from ..arrays import Bools, Floats, Ints
 from .fixed_rules import Rule, romberg
 
-Values = TypeVar("Values", Floats, Tensor)
-
 CAUTION = 1.03
 """On real image networks the estimate is within a few per cent of the truth; this puts it on the safe side of it."""
 
 FEW_FEATURES = 4.0
 """The estimate of a sum over N independent features varies like 1 / sqrt(N); it is raised by 1 + this / sqrt(N)."""
+
+FEW_LOOKS = 2.0
+"""In a network of few units all features move at once, however many they are, and the error of a sum over k kinks varies like
+1 / sqrt(k): the estimate is raised by 1 + this / sqrt(k), where k is counted by :func:`independent`."""
 
 KINKED = 0.2
 """The last candidate's nested difference over the first one's, from which on a panel may hold a kink."""
@@ -35,8 +37,15 @@ KINKED = 0.2
 ONE_KINK = 0.01
 """A panel is taken to hold one kink if that explains all but this share of its nested difference."""
 
+SKETCH = 128
+"""Dimensions of random projections by which the directions of differences are compared."""
+
 ROUNDINGS = 64
 """How many roundings a score or a slope may be off by, where a kink is placed by them."""
+
+
+SCORE_ROUNDINGS = 4
+"""How many roundings the change of the score from one node to the next is usually off by."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,10 @@ class PanelRule:
         candidates: the rules that share these nodes, the most robust one first.
         columns: for each candidate its weights, and their difference to the weights of a coarser rule on some of the nodes,
             on a panel of width 1, (2 * candidates, n).
+        parts: weights of differences on parts of the panel, which add up to the first candidate's nested difference. Where
+            they are given, its norm is at least the root of their summed squares: kinks may cancel in the sum, (k, n).
+        by_cell: for each candidate, weights that integrate what it takes a gradient to be from each node to the next, where
+            the change of the score is known too, (candidates, n - 1, n).
         extrapolation: from the number of halvings of [0, 1] to a rule on all nodes of equal panels, of higher order.
         kinks: whether a panel with one kink may be weighed by where the score says that the kink is.
     """
@@ -72,6 +85,8 @@ class PanelRule:
     nodes: Floats
     candidates: tuple[Candidate, ...]
     columns: Floats
+    parts: Floats | None = None
+    by_cell: Floats | None = None
     extrapolation: Callable[[int], Rule] | None = None
     kinks: bool = False
 
@@ -89,7 +104,31 @@ class PanelRule:
         return np.asarray(self.columns * width[:, None, None])
 
 
+@lru_cache(maxsize=16)
+def cell_weights(cells: int, stencil: int) -> Floats:
+    """Weights on nodes 0 to ``cells`` that integrate polynomials through the ``stencil`` nearest ones over each cell.
+
+    >>> cell_weights(4, 5)[0] * 720
+    array([ 251.,  646., -264.,  106.,  -19.])
+
+    Returns:
+        (cells, cells + 1).
+    """
+    out = np.zeros((cells, cells + 1))
+    for cell in range(cells):
+        first = min(max(cell - (stencil - 2) // 2, 0), cells + 1 - stencil)
+        powers = np.arange(stencil)
+        # About the middle of the stencil, where powers are best conditioned.
+        places = powers - (stencil - 1) / 2
+        low, high = cell - first - (stencil - 1) / 2, cell + 1 - first - (stencil - 1) / 2
+        moments = (high ** (powers + 1) - low ** (powers + 1)) / (powers + 1)
+        out[cell, first : first + stencil] = np.linalg.solve(np.vander(places, increasing=True).T, moments)
+    out.setflags(write=False)
+    return out
+
+
 _FULL = np.array([1, 2, 2, 2, 1]) / 8
+_LINES = (np.eye(4, 5) + np.eye(4, 5, 1)) / 2
 _HALF = np.array([1, 0, 2, 0, 1]) / 4
 _ENDS = np.array([1, 0, 0, 0, 1]) / 2
 
@@ -100,6 +139,8 @@ FIVE_POINT = PanelRule(
     # of the jumps: squared indicators fall by 8 for Brownian gradients, and by far more than 64 for smooth ones.
     (Candidate("trapezoid", 3**-0.5, 1 / 8), Candidate("simpson", 0.45, 1 / 64)),
     np.stack([_FULL, _FULL - _HALF, (4 * _FULL - _HALF) / 3, ((4 * _FULL - _HALF) - (4 * _HALF - _ENDS)) / 3]),
+    parts=np.array([[-1, 2, -1, 0, 0], [0, 0, -1, 2, -1]]) / 8,
+    by_cell=np.stack([_LINES, cell_weights(4, 5)]) / 4,
     extrapolation=romberg,
     kinks=True,
 )
@@ -115,16 +156,30 @@ class PanelSums:
             there is one kink, all values are those of the kink rule, and all differences those of the first candidate.
         norms: L1 norms of the nested differences, (panels, candidates).
         missing: the change of F that each candidate misses, (panels, candidates).
+        unseen: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
+            (panels, candidates).
         weights: what the values weigh the nodes with, (panels, candidates, n).
+        sketch: the first candidate's differences on the parts of a panel, projected at random, (panels, parts, SKETCH).
     """
 
     sums: Tensor
     norms: Floats
     missing: Floats
+    unseen: Floats
     weights: Floats
+    sketch: Floats
 
 
-def measure(rule: PanelRule, nodes: Tensor, scores: Floats, slopes: Floats, widths: Floats, dtype: torch.dtype) -> PanelSums:
+def measure(
+    rule: PanelRule,
+    nodes: Tensor,
+    scores: Floats,
+    slopes: Floats,
+    widths: Floats,
+    dtype: torch.dtype,
+    *,
+    rounding: float | None = None,
+) -> PanelSums:
     """Apply a rule to panels.
 
     Args:
@@ -134,20 +189,31 @@ def measure(rule: PanelRule, nodes: Tensor, scores: Floats, slopes: Floats, widt
         slopes: (panels, n) dF/dt at the nodes, the sum of ``nodes`` over features.
         widths: (panels,) lengths in t.
         dtype: what to compute in.
+        rounding: the relative precision of scores; that of the nodes where it is not given.
     """
     wide = nodes.to(dtype)
+    epsilon = torch.finfo(nodes.dtype).eps
     weights = rule.weights(widths)
     columns = torch.as_tensor(weights, dtype=dtype, device=nodes.device)
     sums = torch.bmm(columns, wide)  # of all ways to write this the fastest, on a CPU and on a GPU
     found = torch.cat([torch.linalg.vector_norm(part, 1, 2) for part in (sums[:, 1::2], wide)], 1).double().cpu().numpy()
     count = len(rule.candidates)
     norms, sizes = found[:, :count].copy(), found[:, count:]
+    sketch = np.zeros((len(nodes), 0, SKETCH))
+    if rule.parts is not None:
+        apart, sketch = _by_parts(rule.parts[None] * widths[:, None, None], wide)
+        norms[:, 0] = np.maximum(norms[:, 0], apart)
     rise = scores[:, -1] - scores[:, 0]
     missing = rise[:, None] - (slopes @ rule.columns.T * widths[:, None])[:, ::2]
+    slack = SCORE_ROUNDINGS * (rounding or epsilon) * np.abs(scores).max(1)[:, None]
+    unseen = _unseen(missing, slack)
+    if rule.by_cell is not None:
+        given = np.einsum("kcn,pn->pkc", rule.by_cell, slopes) * widths[:, None, None]
+        from_node_to_node = _unseen(np.diff(scores)[:, None] - given, slack[..., None])
+        unseen = np.maximum(unseen, np.sqrt((from_node_to_node**2).sum(2)))
     used = weights[:, ::2].copy()
     if rule.kinks:
         index = np.flatnonzero((norms[:, -1] > KINKED * norms[:, 0]) & (norms[:, 0] > 0))
-        epsilon = torch.finfo(nodes.dtype).eps
         index, fine, values = _with_one_kink(index, wide, scores, slopes, widths, sizes, norms[:, 0], epsilon)
         if len(index):
             at = torch.as_tensor(index, device=nodes.device)
@@ -158,7 +224,58 @@ def measure(rule: PanelRule, nodes: Tensor, scores: Floats, slopes: Floats, widt
                 sums[at, 2 * candidate], sums[at, 2 * candidate + 1] = values, difference
             norms[index] = norms[index, :1]
             missing[index] = (rise[index] - (slopes[index] * fine).sum(1))[:, None]
-    return PanelSums(sums, norms, missing, used)
+            unseen[index] = _unseen(missing[index], slack[index])
+    return PanelSums(sums, norms, missing, unseen, used, sketch)
+
+
+def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
+    """The norm of differences on the parts of panels, (panels,), and their random projections, (panels, parts, SKETCH).
+
+    Args:
+        weights: (panels, parts, n).
+        wide: (panels, n, features).
+    """
+    parts = torch.bmm(torch.as_tensor(weights, dtype=wide.dtype, device=wide.device), wide)
+    norms = torch.linalg.vector_norm(parts, 1, 2).square().sum(1).sqrt()
+    if parts.shape[2] <= SKETCH:
+        projected = torch.nn.functional.pad(parts, (0, SKETCH - parts.shape[2]))
+    else:
+        features = parts.shape[2]
+        mixed = torch.nn.functional.pad(parts * _signs(features, parts.device), (0, -features % SKETCH))
+        projected = mixed.unflatten(2, (SKETCH, -1)).sum(3)
+    found = torch.cat([norms[:, None], projected.flatten(1)], 1).double().cpu().numpy()
+    return found[:, 0], found[:, 1:].reshape(len(parts), -1, SKETCH)
+
+
+@lru_cache(maxsize=4)
+def _signs(features: int, device: torch.device) -> Tensor:
+    """Random signs, the same ones every time, (features,)."""
+    return torch.as_tensor(np.random.default_rng(features).integers(0, 2, features) * 2.0 - 1, device=device)
+
+
+def _unseen(missing: Floats, slack: Floats) -> Floats:
+    """What is missed of the score's change beyond its rounding, which would add up over many nodes."""
+    return np.asarray(np.maximum(np.abs(missing) - slack, 0.0))
+
+
+def independent(sketch: Floats) -> float:
+    """How many independent differences there are among some, of which only random projections (k, SKETCH) are known.
+
+    The number of those that matter, times the dimensions that they spread over: 1 over the mean square of their cosines.
+
+    >>> independent(np.eye(3, SKETCH)) >= 1e6, independent(np.ones((3, SKETCH)))
+    (True, 3.0)
+    """
+    largest = np.abs(sketch).max(initial=0.0)
+    if not largest > 0:
+        return 1.0
+    scaled = sketch / largest
+    gram = scaled @ scaled.T
+    own = np.diag(gram)
+    total, squares = own.sum() ** 2, (own**2).sum()
+    across = (gram**2).sum() - squares
+    spread = max((total - squares) / max(across, 1e-12 * squares), 1.0)
+    return float(total / squares * spread)
 
 
 def _with_one_kink(
@@ -263,18 +380,20 @@ def norms_of(rows: Tensor) -> tuple[Floats, Floats]:
     return norm, root
 
 
-def raising(norm: Values, root: Values) -> Values:
-    """How much to raise an estimate, from the L1 and L2 norms of a nested difference.
+def raising(norm: Floats, root: Floats, looks: Floats | float = math.inf) -> Floats:
+    """How much to raise an estimate, from the L1 and L2 norms of a nested difference, and the independent looks behind it.
 
     1 + 4 / sqrt(N), and a little more, where N, the effective number of features, is the square of the ratio of the norms (1
-    where nothing differs).
+    where nothing differs); or 1 + 2 / sqrt(looks) if that is more.
     """
     none = root == 0
-    raised: Values = CAUTION * (1 + FEW_FEATURES * ((root + none) / (norm + none)))
-    return raised
+    few = FEW_FEATURES * ((root + none) / (norm + none))
+    return np.asarray(CAUTION * (1 + np.maximum(few, FEW_LOOKS / np.sqrt(looks))))
 
 
-def estimate(kappa: float, norm: Floats, root: Floats, squares: Floats, missing: Floats) -> Floats:
+def estimate(
+    kappa: float, norm: Floats, root: Floats, squares: Floats, missing: Floats, looks: Floats | float = math.inf
+) -> Floats:
     """Absolute L1 errors of sums over panels, (rows,).
 
     Args:
@@ -283,6 +402,7 @@ def estimate(kappa: float, norm: Floats, root: Floats, squares: Floats, missing:
         root: their L2 norms, (rows,).
         squares: squared panel indicators, summed over panels, (rows,).
         missing: what the sum misses of the change of F: a lower bound of the L1 error, (rows,).
+        looks: how many independent differences the sum is over, where gradients have kinks (rows,).
     """
     together = np.maximum(kappa * norm, np.sqrt(squares))
-    return np.asarray(np.maximum(together * raising(norm, root), np.abs(missing)))
+    return np.asarray(np.maximum(together * raising(norm, root, looks), np.abs(missing)))

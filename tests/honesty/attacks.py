@@ -1,0 +1,293 @@
+"""Families of functions that were made to fool an error estimate, each with its exact attributions.
+
+    python -m tests.honesty.attacks                      # the table of docs/method.md, some minutes on one core
+    python -m tests.honesty.attacks --only twins --count 400 --seed 5
+
+A family is a function from a random generator to a :class:`Trial`; the attributions are known in closed form, or from a grid
+that is far finer than anything the engine looks at. Nothing here was drawn from outside: other draws give other functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import integrand as ig
+
+from .honest import Claim, relative_error
+
+Function = Callable[[Tensor], Tensor]
+CELLS = 4096
+"""Of a reference that is not known in closed form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A score, where to explain it, and what the answer is.
+
+    Attributes:
+        name: the kind of function.
+        function: from rows (N, d) to scores (N,).
+        x: (1, d) in float64, as is the baseline.
+        baseline: (1, d).
+        exact: (d,) its attributions.
+    """
+
+    name: str
+    function: Function
+    x: Tensor
+    baseline: Tensor
+    exact: np.ndarray
+
+
+def gradients(function: Function, x: Tensor, baseline: Tensor, times: Tensor) -> Tensor:
+    """Gradient times velocity at some times, (N, d)."""
+    points = (baseline + times[:, None] * (x - baseline)).requires_grad_(True)
+    (found,) = torch.autograd.grad(function(points).sum(), points)
+    return found * (x - baseline)
+
+
+def smooth_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndarray:
+    """The attributions by three Gauss nodes in each of many cells."""
+    nodes, weights = (torch.tensor(part / 2) for part in np.polynomial.legendre.leggauss(3))
+    times = ((torch.arange(CELLS)[:, None] + 0.5 + nodes) / CELLS).flatten()
+    return (gradients(function, x, baseline, times).view(CELLS, 3, -1) * weights[:, None]).sum((0, 1)).numpy() / CELLS
+
+
+def kinked_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndarray:
+    """The attributions of a piecewise linear score: cells in which the gradients differ are halved until they are nothing."""
+    starts, width, total = torch.arange(CELLS, dtype=torch.float64) / CELLS, 1 / CELLS, torch.zeros(x.shape[1]).double()
+    while len(starts) and width > 2.0**-44:
+        # A quarter of a cell inside, as a kink may be just at a node.
+        before, middle, after = (gradients(function, x, baseline, starts + s * width) for s in (0.01, 0.47, 0.99))
+        size = before.abs().sum(1) + after.abs().sum(1) + 1e-300
+        same = ((before - after).abs().sum(1) + (before - middle).abs().sum(1)) <= 1e-9 * size
+        total += width * middle[same].sum(0)
+        starts, width = torch.cat([starts[~same], starts[~same] + width / 2]), width / 2
+    return total.numpy()
+
+
+# ---- shapes on a line, each with its derivative's integral known: phi(1) - phi(0) ---------------------------------------
+
+
+def shapes(rng: np.random.Generator) -> tuple[str, Function]:
+    """One of the shapes that a feature may go through as it runs from 0 to 1."""
+    c, k = rng.uniform(0.05, 0.95), float(rng.integers(1, 200))
+    steep, power = math.exp(rng.uniform(math.log(3), math.log(3000))), rng.uniform(1.1, 8)
+    width, a, b = rng.uniform(0.01, 0.3), *np.sort(rng.uniform(0, 1, 2))
+    every: dict[str, Function] = {
+        "sine": lambda z: torch.sin(2 * math.pi * k * z) + z,
+        "cosine": lambda z: torch.cos(k * z) + 2 * z,
+        "sigmoid": lambda z: torch.sigmoid(steep * (z - c)),
+        "tanh in a slope": lambda z: z + torch.tanh(steep * (z - c)),
+        "power": lambda z: z.clamp_min(1e-300) ** power,
+        "bell in a slope": lambda z: z + torch.exp(-(((z - c) / width) ** 2)),
+        "error function": lambda z: torch.erf((z - c) / width),
+        "kink": lambda z: torch.relu(z - c),
+        "valley": lambda z: (z - c).abs(),
+        "ramp": lambda z: torch.relu(z - a) - torch.relu(z - b),
+        "ramp in a slope": lambda z: 0.5 * z + torch.relu(z - a) - torch.relu(z - b),
+        "saturating": lambda z: 1 - torch.relu(1 - z / c),
+        "exponential": lambda z: torch.expm1(min(steep, 30.0) * z) / math.expm1(min(steep, 30.0)),
+        "logarithm": lambda z: torch.log1p(steep * z),
+        "softplus": lambda z: nn.functional.softplus(steep * (z - c)) / steep,
+        "arc tangent": lambda z: torch.atan(steep * (z - c)),
+        "chirp": lambda z: torch.sin(min(k, 60.0) * z * z) + z,
+        "staircase": lambda z: sum(torch.sigmoid(steep * (z - j / 7)) for j in range(1, 7)),
+        "rational": lambda z: z / (z + width),
+        "polynomial": lambda z: z**3 - 1.5 * z**2 + 0.7 * z,
+        "gelu": lambda z: nn.functional.gelu(steep * (z - c)) / steep,
+        "root": lambda z: torch.sqrt(z + width / 100),
+        "beat": lambda z: torch.sin(k * z) * torch.cos(0.9 * k * z) + z,
+        "capped": lambda z: torch.clamp(z, a, b),
+        "leaky": lambda z: nn.functional.leaky_relu(z - c, 0.1),
+        "hard sigmoid": lambda z: nn.functional.hardsigmoid(min(steep, 100.0) * (z - c)),
+        "swish": lambda z: nn.functional.silu(steep * (z - c)) / steep,
+    }
+    name = list(every)[int(rng.integers(len(every)))]
+    return name, every[name]
+
+
+def _change(phi: Function) -> float:
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    return float(torch.diff(phi(ends)))
+
+
+def twins(rng: np.random.Generator) -> Trial:
+    """phi(x0) - phi(x1) on the diagonal: the score never changes, whatever the gradients do."""
+    name, phi = shapes(rng)
+    change = _change(phi)
+    one = torch.ones(1, 2, dtype=torch.float64)
+    return Trial(name, lambda rows: phi(rows[:, 0]) - phi(rows[:, 1]), one, 0 * one, np.array([change, -change]))
+
+
+def hard_feature(rng: np.random.Generator) -> Trial:
+    """phi(x0) beside a smooth rest."""
+    name, phi = shapes(rng)
+    weights = torch.tensor(rng.normal(size=3))
+    one = torch.ones(1, 4, dtype=torch.float64)
+
+    def function(rows: Tensor) -> Tensor:
+        return phi(rows[:, 0]) + (rows[:, 1:] ** 2) @ weights
+
+    return Trial(name, function, one, 0 * one, np.array([_change(phi), *weights.tolist()]))
+
+
+def four_relus(rng: np.random.Generator) -> Trial:
+    """Four ReLUs with kinks anywhere on the line: of one feature each, two of two features each, twins, or of all features.
+
+    The sine, whose weight is zero, keeps linear regions out: refinement has to do it.
+    """
+    kind = ("apart", "pairs", "twins", "mixed")[int(rng.integers(4))]
+    heads = torch.tensor(rng.choice([-1.0, 1.0], 4) if rng.random() < 0.5 else rng.normal(size=4))
+    kinks, signs = torch.tensor(rng.uniform(0, 1, 4)), torch.tensor(rng.choice([-1.0, 1.0], 4))
+    if kind == "twins" or rng.random() < 0.5:
+        heads[1], heads[3] = -heads[0], -heads[2]
+    if kind == "twins":
+        signs[1:], kinks[2:], heads[2:] = signs[0], kinks[:2], -heads[:2]
+    matrix = torch.eye(4, dtype=torch.float64)
+    if kind in ("pairs", "twins"):
+        matrix = torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]], dtype=torch.float64)
+    elif kind == "mixed":
+        matrix = torch.tensor(rng.normal(size=(4, 4)))
+    along = matrix.sum(1)  # of each unit, from 0 to 1 of the path
+    bias = -kinks * along
+    one = torch.ones(1, matrix.shape[1], dtype=torch.float64)
+
+    def function(rows: Tensor) -> Tensor:
+        return torch.relu(signs * (rows @ matrix.T + bias)) @ heads + 0 * torch.sin(rows).sum(1)
+
+    ends = torch.relu(signs * (along + bias)) - torch.relu(signs * bias)
+    exact = ((heads * ends / along)[:, None] * matrix).sum(0)
+    return Trial(kind, function, one, 0 * one, exact.numpy())
+
+
+def opposite_needles(rng: np.random.Generator, steepness: float = 3000.0) -> Trial:
+    """A plain slope with two opposite steps in two features, at two places."""
+    c, d = rng.uniform(0.02, 0.98, 2)
+    one = torch.ones(1, 2, dtype=torch.float64)
+
+    def step(z: Tensor, at: float) -> Tensor:
+        return torch.sigmoid(steepness * (z - at))
+
+    exact = np.array([1 + _change(lambda z: step(z, c)), 1 - _change(lambda z: step(z, d))])
+    return Trial("needles", lambda r: r.sum(1) + step(r[:, 0], c) - step(r[:, 1], d), one, 0 * one, exact)
+
+
+# ---- networks ---------------------------------------------------------------------------------------------------------
+
+ACTIVATIONS = (nn.ReLU, nn.ReLU, nn.Tanh, nn.GELU, nn.Softplus, nn.Sigmoid, nn.SiLU, nn.LeakyReLU)
+
+
+def _network(rng: np.random.Generator, sizes: list[int], activation: type[nn.Module], gain: float = 1.0) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layer = nn.Linear(before, after).double()
+        layer.weight.data = torch.tensor(rng.normal(size=(after, before)) * gain * math.sqrt(2 / before))
+        layer.bias.data = torch.tensor(rng.normal(size=after) * 0.3 * gain)
+        layers += [layer, activation()]
+    return nn.Sequential(*layers[:-1]).requires_grad_(False)
+
+
+def _trial(activation: type[nn.Module], function: Function, x: Tensor, baseline: Tensor, name: str = "") -> Trial:
+    reference = kinked_reference if activation in (nn.ReLU, nn.LeakyReLU) else smooth_reference
+    return Trial(name or activation.__name__, function, x, baseline, reference(function, x, baseline))
+
+
+def ordinary(rng: np.random.Generator) -> Trial:
+    """A multilayer perceptron with any activation, of any size."""
+    d, depth, width = int(rng.choice([4, 16, 64])), int(rng.integers(1, 4)), int(rng.choice([8, 32, 64]))
+    activation = ACTIVATIONS[int(rng.integers(len(ACTIVATIONS)))]
+    network = _network(rng, [d, *[width] * depth, 1], activation, float(rng.choice([0.7, 1.0, 2.0])))
+    x, start = torch.tensor(rng.normal(size=(1, d))), torch.tensor(rng.normal(size=(1, d)) * rng.choice([0.0, 1.0]))
+    return _trial(activation, lambda rows: network(rows)[:, 0], x, start)
+
+
+def ranking(rng: np.random.Generator) -> Trial:
+    """g(u) - g(v), as networks that rank pairs are: what both sides share cancels in the score."""
+    d, depth, width = int(rng.choice([3, 8, 32])), int(rng.integers(1, 4)), int(rng.choice([4, 16, 32]))
+    activation = ACTIVATIONS[int(rng.integers(len(ACTIVATIONS)))]
+    network = _network(rng, [d, *[width] * depth, 1], activation, float(rng.choice([0.7, 1.0, 2.0])))
+    u = rng.normal(size=(1, d))
+    v = u + rng.choice([0.01, 0.1, 1.0]) * rng.normal(size=(1, d))
+    x = torch.tensor(np.concatenate([u, v], 1))
+    return _trial(activation, lambda rows: (network(rows[:, :d]) - network(rows[:, d:]))[:, 0], x, torch.zeros_like(x))
+
+
+def narrow(rng: np.random.Generator) -> Trial:
+    """A deep ReLU network with few units a layer."""
+    d, width, depth = int(rng.choice([5, 50, 500])), int(rng.choice([2, 3, 4, 6])), int(rng.integers(2, 6))
+    network = _network(rng, [d, *[width] * depth, 1], nn.ReLU, float(rng.choice([1.0, 1.5])))
+    x = torch.tensor(rng.normal(size=(1, d)))
+    return _trial(nn.ReLU, lambda rows: network(rows)[:, 0], x, torch.zeros_like(x), f"{d}-{width}x{depth}")
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
+    "ordinary": ordinary,
+    "ranking": ranking,
+    "narrow": narrow,
+    "hard feature": hard_feature,
+    "twins": twins,
+    "four ReLUs": four_relus,
+    "needles": opposite_needles,
+    "needles 2000": lambda rng: opposite_needles(rng, 2000.0),
+}
+
+
+def claim(trial: Trial, tol: float, **options: Any) -> Claim:
+    """Explain one trial and measure the result; warnings are what an honest failure gives."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = ig.integrated_gradients(trial.function, trial.x, trial.baseline, tol=tol, **options)
+    only, values = result.certificate.only, result.values.numpy()[0]
+    off = relative_error(values, trial.exact)
+    if np.abs(values - trial.exact).sum() <= 1e-12:  # of numbers near 1: rounding
+        off = 0.0
+    return Claim(f"{trial.name} ({only.rule})", tol, only.converged, only.error, off, only.gradients)
+
+
+def claims(family: str, tol: float, count: int, seed: int, **options: Any) -> list[Claim]:
+    """So many trials of a family."""
+    return [claim(FAMILIES[family](np.random.default_rng([seed, i])), tol, **options) for i in range(count)]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
+    parser.add_argument("--tol", type=float, nargs="*", default=[0.01, 0.001])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--show", type=int, default=0, help="so many of the worst claims")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| family | tol | claims | > tol | > 3 tol | worst | gradients |\n|---|---|---|---|---|---|---|")
+    for family in options.only:
+        for tol in options.tol:
+            start = time.perf_counter()
+            found = claims(family, tol, options.count, options.seed, steps=options.steps)
+            claiming = sorted((c for c in found if c.converged), key=lambda c: -c.measured)
+            ratios = np.array([c.measured / tol for c in claiming] or [0.0])
+            print(
+                f"| {family} | {tol:g} | {len(claiming)} of {len(found)} | {(ratios > 1.0001).sum()} | {(ratios > 3).sum()} | "
+                f"{ratios.max():.3g} x tol | {np.median([c.gradients for c in found]):.0f} |"
+                f" {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
+            for c in claiming[: options.show]:
+                print(f"    {c.name}: {c.measured:.3g}, claimed {c.claimed:.3g}, {c.gradients} gradients")
+
+
+if __name__ == "__main__":
+    main()
