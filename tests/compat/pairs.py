@@ -33,6 +33,13 @@ def asked(library, name, build, attribute, seed=None):
         return plain(explainer.attribute(*attribute[0], **attribute[1]))
 
 
+def quiet(call, *args, **kwargs):
+    """Without warnings, of few samples and the like."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*args, **kwargs)
+
+
 def seeded(seed):
     """Set the generators that Captum draws from."""
     import numpy as np

@@ -78,9 +78,14 @@ class Shapley(Method):
         players = players_of(problem)
         held = hold(problem, players)
         notes = () if held is problem else (HELD,) * problem.examples
+        found = self.found(held, players)
+        return held.dress(dataclasses.replace(found, grouped=problem.labels is not None, notes=notes))
+
+    def found(self, problem: Problem, players: Players) -> Found:
+        """The values of given players, (examples, width)."""
         few = players.count <= max(self.exact, 1)
-        found = _from_coalitions(held, players) if few else self._from_orderings(held, players)
-        return held.dress(dataclasses.replace(found, promises=self.promises, grouped=problem.labels is not None, notes=notes))
+        found = _from_coalitions(problem, players) if few else self._from_orderings(problem, players)
+        return dataclasses.replace(found, promises=self.promises)
 
     def _from_orderings(self, problem: Problem, players: Players) -> Found:
         evaluator = problem.evaluator()
@@ -91,7 +96,7 @@ class Shapley(Method):
             for pairs in blocks(count, max(1, MOST_POINTS // (2 * players.count * len(active)))):
                 ranks = torch.stack([torch.randperm(players.count, generator=generator) for _ in range(pairs)])
                 both = torch.stack([ranks, players.count - 1 - ranks], 1).flatten(0, 1).to(problem.device)
-                values = _marginals(problem, players, both, active, (ends[1][active], ends[0][active]))
+                values = marginals(problem, players, both, active, (ends[1][active], ends[0][active]))
                 yield from values.unflatten(0, (pairs, 2)).mean(1).where(moves[active], 0.0)
 
         def enough(found: Sampled) -> Tensor:
@@ -111,7 +116,7 @@ class Shapley(Method):
         )
 
 
-def _marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
+def marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
     """What each player changes in each ordering, (orderings, examples, players).
 
     Args:

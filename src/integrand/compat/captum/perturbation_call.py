@@ -1,0 +1,277 @@
+"""What Captum's perturbation classes are asked, in this package's terms: features by mask, and any kind of output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...attribution import Attribution
+from ...certificate import Certificate
+from ...errors import InputError, OptionError
+from ...functions.model_state import undisturbed
+from ...functions.target import Target, main_tensor
+from ...methods.method import Found, Problem, open_problem
+from ...methods.sampling import Players
+from ...methods.shapley import Shapley
+from ...trees import Leaves, Tensors, flat, flatten
+from .captum_call import CaptumProblem
+
+Explain = Callable[[Problem, Players], Found]
+"""From a problem with one score per example and its features, to what was found."""
+
+
+@dataclass(frozen=True)
+class PlainModel:
+    """A model that takes floating point tensors in place of any others, and gives tensors in place of numbers.
+
+    Attributes:
+        model: the model.
+        kinds: what to make of its first arguments.
+    """
+
+    model: Callable[..., Any]
+    kinds: tuple[torch.dtype, ...]
+
+    def __call__(self, *args: Any) -> Any:
+        """The model's output; whole numbers become floating point numbers, which can be compared."""
+        count = len(self.kinds)
+        out = self.model(*(arg.to(kind) for arg, kind in zip(args[:count], self.kinds, strict=True)), *args[count:])
+        if isinstance(out, (int, float)):
+            return torch.tensor(float(out))
+        return out.double() if isinstance(out, Tensor) and not out.dtype.is_floating_point else out
+
+
+@dataclass(frozen=True)
+class PerturbationCall:
+    """A call of one of Captum's perturbation classes.
+
+    Attributes:
+        problem: the model, its inputs and baselines in floating point.
+        labels: the feature of every number, from 0 on; (1, ...) each, or (examples, ...) where examples have different masks.
+        features: how many features there are: the largest number in the masks, and one more.
+        kinds: the dtypes of the attributions.
+        index: the target as an index into each example's output; empty where it is none.
+        outputs: the shape of the output for each example, after the target; for an ``aggregate``, the shape of the output.
+        aggregate: whether the output is one for the whole batch, which is then one example.
+        rows: rows to run at a time; chosen here if None.
+        progress: whether to show a bar.
+    """
+
+    problem: CaptumProblem
+    labels: Leaves
+    features: int
+    kinds: tuple[torch.dtype, ...]
+    index: tuple[int, ...]
+    outputs: tuple[int, ...]
+    aggregate: bool
+    rows: int | None
+    progress: bool
+
+    @staticmethod
+    def of(
+        model: Callable[..., Any],
+        inputs: Any,
+        baselines: Any,
+        target: Any,
+        further: Any,
+        feature_mask: Any,
+        perturbations_per_eval: int,
+        show_progress: bool,
+    ) -> PerturbationCall:
+        """Settle what Captum leaves open, with one run of the model at the inputs."""
+        several = perturbations_per_eval
+        if isinstance(several, bool) or not isinstance(several, int) or several < 1:
+            raise OptionError(f"got perturbations_per_eval={several!r}; expected a whole number from 1 on.")
+        asked = CaptumProblem.of(model, inputs, baselines, target, further)
+        plain = PlainModel(asked.model, tuple(leaf.dtype for leaf in asked.end))
+        ends, starts = (tuple(map(_floating, side)) for side in (asked.end, asked.start))
+        problem = replace(asked, model=plain, end=ends, start=starts)
+        index = target if isinstance(target, tuple) else (target,) if isinstance(target, int) else ()
+        outputs, aggregate = _outputs(problem, target, index)
+        labels = _labels(feature_mask, ends)
+        if aggregate and (several > 1 or any(len(mask) > 1 for mask in labels)):
+            raise OptionError(
+                f"got perturbations_per_eval={several} and masks of {[len(mask) for mask in labels]} rows for a model that "
+                "gives one output for the whole batch; expected perturbations_per_eval=1 and one mask for all examples."
+            )
+        kinds = tuple(leaf.dtype if leaf.dtype.is_floating_point else torch.float32 for leaf in asked.end)
+        features = max(int(mask.max()) for mask in labels if mask.numel()) + 1
+        rows = several * len(ends[0]) if several > 1 else None
+        return PerturbationCall(problem, labels, features, kinds, index, outputs, aggregate, rows, bool(show_progress))
+
+    @property
+    def examples(self) -> int:
+        """How many rows the inputs have."""
+        return len(self.problem.end[0])
+
+    def attribution(self, explain: Explain) -> Attribution:
+        """The attribution of a single output, with a certificate."""
+        if int(np.prod(self.outputs)) != 1:
+            raise OptionError(
+                f"the output has shape {self.outputs} per example; expected one number for a result with a certificate. Pass "
+                "target, the index of an output."
+            )
+        found = [part for call in self._alike() for part in call._answers(explain)]
+        if len(found) == 1:
+            return replace(found[0], values=self.built([self._rows(leaf) for leaf in _leaves(found[0])]))
+        leaves = [torch.cat(parts) for parts in zip(*map(_leaves, found), strict=True)]
+        certificate = Certificate(tuple(one for part in found for one in part.certificate), found[0].certificate.promises)
+        return replace(found[0], values=self.built(leaves), certificate=certificate, extras={})
+
+    def values(self, explain: Explain) -> Leaves:
+        """The attributions of all outputs, (examples, outputs, ...) each; for an aggregate, (1, outputs, ...)."""
+        found = []
+        for call in self._alike():
+            answers = [list(map(self._rows, _leaves(one))) for one in call._answers(explain)]
+            found.append([torch.stack(parts, 1) for parts in zip(*answers, strict=True)])
+        return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+    def by_output(self, leaf: Tensor) -> Tensor:
+        """Attributions (examples, outputs, ...) with the dimensions of the outputs; an aggregate has no examples in front."""
+        shape = (self.outputs or (1,)) if self.aggregate else (self.examples, *self.outputs)
+        return leaf.reshape(*shape, *leaf.shape[2:])
+
+    def built(self, leaves: Any) -> Tensors:
+        """Tensors in the structure of the inputs and the dtypes of the attributions."""
+        return self.problem.tree.build([leaf.to(kind) for leaf, kind in zip(leaves, self.kinds, strict=True)])
+
+    def only(self, i: int) -> PerturbationCall:
+        """The call for one example."""
+
+        def row(value: Tensor) -> Tensor:
+            return value[i : i + 1]
+
+        problem, count = self.problem, self.examples
+        target: Any = problem.target
+        if isinstance(target, list) or (isinstance(target, Tensor) and target.numel() > 1):
+            target = target[i : i + 1]
+        args = tuple(row(arg) if isinstance(arg, Tensor) and arg.ndim and len(arg) == count else arg for arg in problem.args)
+        one = replace(problem, end=tuple(map(row, problem.end)), start=tuple(map(row, problem.start)), target=target, args=args)
+        labels = tuple(row(mask) if len(mask) > 1 else mask for mask in self.labels)
+        return replace(self, problem=one, labels=labels)
+
+    @contextmanager
+    def opened(self, target: Target) -> Iterator[tuple[Problem, Players]]:
+        """The problem of one output, and its features as players, all of which take part."""
+        problem = self.problem
+        x, start = problem.tree.build(problem.end), problem.tree.build(problem.start)
+        call: dict[str, Any] = {"args": problem.args, "batched": not self.aggregate, "target": target}
+        with open_problem(
+            problem.model, x, start, groups=None, chunk=self.rows, progress=self.progress or False, **call
+        ) as opened:
+            width = self.examples if self.aggregate else 1
+            masks = [mask.expand(width, *mask.shape[1:]) for mask in self.labels]
+            labels = flat([mask[None] for mask in masks])[0] if self.aggregate else flat(masks)[0]
+            every = torch.arange(self.features, device=opened.device)
+            yield opened, Players(labels.to(opened.device), every, self.features)
+
+    def _alike(self) -> list[PerturbationCall]:
+        """Calls whose examples share a mask: this one, or one for each example."""
+        return [self] if all(len(mask) == 1 for mask in self.labels) else [self.only(i) for i in range(self.examples)]
+
+    def _answers(self, explain: Explain) -> list[Attribution]:
+        """One attribution for each output."""
+        found = []
+        for target in self._targets():
+            with self.opened(target) as (problem, players):
+                found.append(problem.dress(explain(problem, players)))
+        return found
+
+    def _targets(self) -> list[Target]:
+        count = int(np.prod(self.outputs))
+        if count == 1 and not self.aggregate:
+            return [self.problem.target]
+
+        def picked(k: int) -> Callable[[Any], Tensor]:
+            def pick(out: Any) -> Tensor:
+                if self.aggregate:
+                    return _selected(out, self.index, rows=False).reshape(-1)[k]
+                chosen = _selected(out, self.index, rows=True)
+                return chosen.reshape(len(chosen), -1)[:, k]
+
+            return pick
+
+        return [picked(k) for k in range(count)]
+
+    def _rows(self, leaf: Tensor) -> Tensor:
+        return leaf[:1] if self.aggregate else leaf
+
+
+def exact_shapley(problem: Problem, players: Players, tol: float) -> Found:
+    """Shapley values by the method of that name: exactly where there are few features, else to a tolerance."""
+    return spread(Shapley(tol=tol).found(problem, players), players)
+
+
+def spread(found: Found, players: Players) -> Found:
+    """Values of features, (examples, width), for all numbers of each feature."""
+    wide = {name: extra[:, players.labels] for name, extra in found.extras.items() if extra.ndim == 2}
+    values, total = found.values[:, players.labels], found.values.sum(1)
+    return replace(found, values=values, total=total, extras=wide, grouped=False, knob="raise n_samples")
+
+
+def _leaves(found: Attribution) -> Leaves:
+    return flatten(found.values, what="values")[1]
+
+
+def _floating(leaf: Tensor) -> Tensor:
+    return leaf if leaf.dtype.is_floating_point else leaf.double()
+
+
+def _selected(out: Any, index: Any, *, rows: bool) -> Tensor:
+    tensor = main_tensor(out)
+    return tensor[(slice(None), *index)] if rows or (index and tensor.ndim) else tensor
+
+
+def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The shape of the output for each example after the target, and whether it is one for the whole batch instead."""
+    if target is not None and not isinstance(target, (int, tuple)):
+        return (), False
+    with undisturbed(problem.model), torch.no_grad():
+        out = main_tensor(problem.model(*problem.tree.arguments(problem.end)[0], *problem.args))
+    if out.ndim > len(index) and out.shape[0] == len(problem.end[0]):
+        try:
+            return tuple(_selected(out, index, rows=True).shape[1:]), False
+        except IndexError:
+            return (), False  # refused with a message by what picks it
+    try:
+        return tuple(_selected(out, index, rows=False).shape), True
+    except IndexError as error:
+        raise InputError(
+            f"got target={target!r} for an output of shape {tuple(out.shape)}; expected an index within it, or None."
+        ) from error
+
+
+def _labels(feature_mask: Any, end: Leaves) -> Leaves:
+    """The feature of every number, (1, ...) or (examples, ...) each; every number is one where there is no mask."""
+    if feature_mask is None:
+        sizes = [leaf[:1].numel() for leaf in end]
+        firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+        return tuple(
+            first + torch.arange(size, device=leaf.device).reshape(1, *leaf.shape[1:])
+            for first, size, leaf in zip(firsts, sizes, end, strict=True)
+        )
+    masks = feature_mask if isinstance(feature_mask, tuple) else (feature_mask,)
+    if len(masks) != len(end) or not all(isinstance(mask, Tensor) for mask in masks):
+        raise InputError(f"got {len(masks)} feature masks for {len(end)} inputs; expected a tensor of whole numbers for each.")
+    found = []
+    for i, (mask, leaf) in enumerate(zip(masks, end, strict=True)):
+        wide = mask.to(leaf.device).reshape((1,) * (leaf.ndim - mask.ndim) + tuple(mask.shape))
+        if mask.dtype.is_floating_point or wide.ndim != leaf.ndim or len(wide) not in (1, len(leaf)) or int(wide.min()) < 0:
+            raise InputError(
+                f"got feature_mask of shape {tuple(mask.shape)} and dtype {mask.dtype} for input {i} of shape "
+                f"{tuple(leaf.shape)}; expected whole numbers from 0 on, in that shape or one that broadcasts to it."
+            )
+        try:
+            found.append(wide.expand(len(wide), *leaf.shape[1:]).long())
+        except RuntimeError:
+            raise InputError(
+                f"got feature_mask of shape {tuple(mask.shape)} for input {i} of shape {tuple(leaf.shape)}; expected one that "
+                "broadcasts to it."
+            ) from None
+    return tuple(found)
