@@ -22,7 +22,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .conductance_classes import (
+        InternalInfluence,
+        LayerConductance,
+        LayerGradientXActivation,
+        NeuronConductance,
+        NeuronIntegratedGradients,
+    )
+    from .gradient_classes import Deconvolution, GuidedBackprop, InputXGradient, Saliency
+    from .noise_tunnel import NoiseTunnel
     from .path_classes import IntegratedGradients, LayerIntegratedGradients
+    from .perturbation_classes import FeatureAblation, KernelShap, Lime, Occlusion, ShapleyValueSampling
+    from .reference_classes import LRP, DeepLift, DeepLiftShap, GradientShap
 
 __all__ = [
     "LRP",
