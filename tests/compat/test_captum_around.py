@@ -306,6 +306,15 @@ assert type(pickle.loads(pickle.dumps(ig))) is type(copy.deepcopy(ig)) is Integr
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
+def test_classes_loaded_after_captum_are_its_subclasses_at_once():
+    code = """
+import captum.attr
+from integrand.compat.captum import LayerIntegratedGradients, Saliency
+assert issubclass(LayerIntegratedGradients, captum.attr.LayerIntegratedGradients) and issubclass(Saliency, captum.attr.Saliency)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
 def test_a_users_own_subclass():
     class Mine(compat.IntegratedGradients):
         def attribute(self, inputs, **options):

@@ -21,6 +21,28 @@ from .captum_call import Baselines, CaptumProblem, Inputs
 from .captum_errors import CaptumOptionError, worded
 
 
+def join_captum(cls: type) -> type:
+    """Make Captum's class of the same name a base of one of ours, if Captum has been imported.
+
+    Captum's own class comes last, so that whatever is defined here is used.
+
+    Args:
+        cls: a subclass of :class:`AttributionClass`.
+
+    Returns:
+        The class; where it has become Captum's with this very call, an empty subclass of it, since isinstance() has looked at
+        the class itself before it asked.
+    """
+    library: Any = sys.modules.get("captum.attr")
+    joined = False
+    for base in reversed(cls.__mro__):
+        twin = getattr(library, base.__dict__.get("_twin") or "", None)
+        if isinstance(twin, type) and not issubclass(base, twin) and not hasattr(twin, "_twin"):
+            base.__bases__ = (*base.__bases__, twin)
+            joined = True
+    return type(cls.__name__, (cls,), {}) if joined else cls
+
+
 class AttributionClass:
     """A method as an object: a model at construction, the rest with :meth:`attribute`.
 
@@ -48,6 +70,7 @@ class AttributionClass:
         for method in ("attribute", "attribute_with_certificate", "compute_convergence_delta"):
             if method in cls.__dict__:
                 setattr(cls, method, worded(cls.__dict__[method]))
+        join_captum(cls)
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         """Be an instance of Captum's class too, where there is one."""
@@ -170,25 +193,3 @@ def gradients(
     with torch.enable_grad():
         [scores] = problem.scores(points)
         return torch.autograd.grad(scores.sum(), points)
-
-
-def join_captum(cls: type) -> type:
-    """Make Captum's class of the same name a base of one of ours, if Captum has been imported.
-
-    Captum's own class comes last, so that whatever is defined here is used.
-
-    Args:
-        cls: a subclass of :class:`AttributionClass`.
-
-    Returns:
-        The class; where it has become Captum's with this very call, an empty subclass of it, since isinstance() has looked at
-        the class itself before it asked.
-    """
-    library: Any = sys.modules.get("captum.attr")
-    joined = False
-    for base in reversed(cls.__mro__):
-        twin = getattr(library, base.__dict__.get("_twin") or "", None)
-        if isinstance(twin, type) and not issubclass(base, twin) and not issubclass(twin, AttributionClass):
-            base.__bases__ = (*base.__bases__, twin)
-            joined = True
-    return type(cls.__name__, (cls,), {}) if joined else cls
