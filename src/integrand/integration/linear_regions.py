@@ -71,7 +71,9 @@ def integrate_regions(
     found = {example: one for example, one in tried.items() if isinstance(one, Exact)}
     # Where it is doubtful to more than the tolerance which region a gradient belongs to, refinement may still find out;
     # where rounding alone exceeds the tolerance, it cannot.
-    good = {e: one for e, one in found.items() if one.certificate.converged or _exceeds(floors[e], one.certificate)}
+    good = {
+        e: one for e, one in found.items() if one.certificate.converged or one.undecided or _exceeds(floors[e], one.certificate)
+    }
     return good, set(budget)
 
 
@@ -121,6 +123,8 @@ class Exact:
         nodes: where the gradients were taken.
         weights: (nodes,) their weights. Empty, like the nodes, for probabilities, where what is added up are no gradients of
             the score.
+        undecided: whether rounding decides, over more than the tolerance, on which side of its kink a unit is: gradients in
+            that precision are not to be had.
     """
 
     values: Tensor
@@ -128,6 +132,7 @@ class Exact:
     regions: int
     nodes: Nodes
     weights: Floats
+    undecided: bool = False
 
 
 def integrate_exactly(
@@ -264,7 +269,11 @@ class _RegionSum:
             self._show_kinks(one, first)
         chosen = np.concatenate([np.arange(first, first + len(one)) for one, first in mine])
         chosen = chosen if mine[0][0].seeds is None else chosen[:0]
-        return Exact(values, certificate, regions, self.nodes[chosen], weights[chosen])
+        unsure = sum(
+            float(weights[first : first + len(one)] @ (self.mass[first : first + len(one)] * one.unsure)) for one, first in mine
+        )
+        undecided = unsure > self.tol * certificate.magnitude
+        return Exact(values, certificate, regions, self.nodes[chosen], weights[chosen], undecided)
 
     def _show_kinks(self, one: LinearRegions, first: int) -> None:
         """Tell the profile where slopes change: just inside a region's ends they are what they are in its middle."""
@@ -304,7 +313,7 @@ class _RegionSum:
     def _curve(self, one: LinearRegions, first: int, missing: Floats, values: Tensor) -> CurveCertificate:
         """What is known of one line, with what rounding does to it (absolute L1) for its error."""
         mass = np.diff(one.t) * self.mass[first : first + len(one)]
-        doubtful = _doubtful(missing, mass, np.abs(one.scores).max(), self.evaluator.epsilon)
+        doubtful = _doubtful(missing, mass, np.abs(one.scores).max(), self.evaluator.epsilon) | one.unsure
         # Rounding errors of either sign: their sum over N features is 1 / sqrt(N) of the sum of their sizes.
         norm, square = float(values.abs().sum()), float(values.square().sum())
         features = norm**2 / square if square > 0 else 1.0

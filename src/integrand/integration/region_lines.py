@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Bools, Floats, Ints
 from ..backends.torch_function import TorchFunction
 from ..evaluation.evaluator import Evaluator
 from ..memory import out_of_memory
@@ -31,6 +31,7 @@ from .region_network import (
     scores_of,
     seeds,
     shares,
+    undecided,
     whole,
     whole_output,
     widened,
@@ -102,7 +103,8 @@ def _halves(some: list[Stretch], middle: float) -> list[list[Stretch]]:
 def _joined(parts: list[PathLine]) -> PathLine:
     """One line of its parts, in order, each of which starts where the one before ends."""
     t = np.concatenate([part.t[:-1] for part in parts] + [parts[-1].t[-1:]])
-    return PathLine(t, torch.cat([part.values[:-1] for part in parts] + [parts[-1].values[-1:]]))
+    values = torch.cat([part.values[:-1] for part in parts] + [parts[-1].values[-1:]])
+    return PathLine(t, values, np.concatenate([part.unsure for part in parts]))
 
 
 def thinned(line: PathLine, narrow: float) -> PathLine:
@@ -112,7 +114,7 @@ def thinned(line: PathLine, narrow: float) -> PathLine:
         if line.t[i] - line.t[kept[-1]] > narrow and line.t[-1] - line.t[i] > narrow:
             kept.append(i)
     index = np.array([*kept, len(line.t) - 1])
-    return PathLine(line.t[index], line.values[torch.as_tensor(index, device=line.values.device)])
+    return PathLine(line.t[index], line.values[torch.as_tensor(index, device=line.values.device)], line.unsure)
 
 
 BITS = 52
@@ -133,10 +135,12 @@ class PathLine:
     Attributes:
         t: (P,) the break points, both ends included.
         values: (P, ...) what the network gives there, in float64.
+        unsure: (K, 2) stretches where rounding decides on which side of its kink a unit is.
     """
 
     t: Floats
     values: Tensor
+    unsure: Floats
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,7 @@ class LinePart:
         # Each point is a batch of one, as the program was followed.
         self.values: dict[int, Any] = {i: torch.lerp(a[line], b[line], _along(at, a[0])).unsqueeze(1) for i, (a, b) in pairs}
         self.chosen: dict[int, Operation] = {}
+        self.unsure: list[Ints] = [np.zeros((0, 2), np.int64)]  # stretches, by the keys of their ends
         self.sent: Ints = np.full(len(some), 2)  # points of each stretch, also of those that were given up
 
     @property
@@ -199,7 +204,12 @@ class LinePart:
                         self.values.pop(index, None)
         t, values, owner = (self.key % (1 << BITS + 1)) / GRID, self.values[program.result], self.owner
         places = {int(i): np.flatnonzero(owner == i) for i in np.unique(owner)}
-        return {i: PathLine(t[place], values[torch.as_tensor(place, device=values.device)]) for i, place in places.items()}
+        unsure = np.concatenate(self.unsure)
+        of, ends = unsure[:, 0] >> BITS + 1, (unsure % (1 << BITS + 1)) / GRID
+        return {
+            i: PathLine(t[place], values[torch.as_tensor(place, device=values.device)], ends[of == i])
+            for i, place in places.items()
+        }
 
     def _apply(self, step: Operation) -> Any:
         """What a step gives at every break point."""
@@ -223,6 +233,11 @@ class LinePart:
                 return
             new = self._new(shares(step, self.values, _rows))
             if not len(new):
+                near = undecided(step, self.values, _rows, self.network.epsilon)
+                if near is not None:
+                    index = near.nonzero().flatten().cpu().numpy()
+                    index = index[self.owner[index] == self.owner[index + 1]]
+                    self.unsure.append(np.stack([self.key[index], self.key[index + 1]], 1))
                 return
             every = np.sort(np.concatenate([self.key, new]))
             many = np.bincount(every >> BITS + 1, minlength=len(self.regions)) - 1 > self.regions
@@ -343,6 +358,7 @@ class LinearRegions:
         seeds: (R, ...) what to multiply the outputs by before they are differentiated; None where the score is piecewise
             linear itself.
         along: F at the nodes.
+        unsure: (R,) whether rounding decides there on which side of its kink a unit is.
     """
 
     example: int
@@ -353,6 +369,7 @@ class LinearRegions:
     sizes: Floats
     seeds: Tensor | None
     along: Floats
+    unsure: Bools
 
     def __len__(self) -> int:
         return len(self.t) - 1
@@ -455,9 +472,12 @@ class Finder:
                 raise NotExactError("the outputs are not finite everywhere on the line")
             outputs = thin.values.reshape(len(thin.t), *(self.shape if self.whole else ()))
             if self.seeded:
-                out.append(self._seeded(thin.t, outputs, example, piece))
+                found = self._seeded(thin.t, outputs, example, piece)
             else:
-                out.append(_plain(thin.t, self._scores(outputs, example) if self.whole else outputs, example, piece))
+                found = _plain(thin.t, self._scores(outputs, example) if self.whole else outputs, example, piece)
+            middle = (thin.t[:-1] + thin.t[1:])[:, None] / 2
+            unsure = np.any((thin.unsure[:, 0] < middle) & (middle < thin.unsure[:, 1]), axis=1)
+            out.append(replace(found, unsure=np.asarray(unsure)))
         if sum(map(len, out)) > self.budget[example]:
             raise NotExactError(f"the lines cross more than {self.budget[example]} linear regions")
         return out
@@ -471,7 +491,7 @@ class Finder:
         scores, along = (self._scores(at, example).cpu().numpy() for at in (outputs, torch.cat([between, again])))
         parts = (given * between).flatten(1)
         expected, sizes = parts.sum(1).cpu().numpy(), parts.abs().sum(1).cpu().numpy()
-        return LinearRegions(example, piece, t, scores, expected, sizes, given, along)
+        return LinearRegions(example, piece, t, scores, expected, sizes, given, along, np.zeros(len(t) - 1, bool))
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -487,7 +507,8 @@ def _plain(t: Floats, at: Tensor, example: int, piece: int) -> LinearRegions:
     scores = at.cpu().numpy()
     middle = (scores[:-1] + scores[1:]) / 2
     again = (scores[:-1] + ELSEWHERE * np.diff(scores))[_looks(t)]
-    return LinearRegions(example, piece, t, scores, middle, np.abs(middle), None, np.concatenate([middle, again]))
+    along, sure = np.concatenate([middle, again]), np.zeros(len(t) - 1, bool)
+    return LinearRegions(example, piece, t, scores, middle, np.abs(middle), None, along, sure)
 
 
 def _looks(t: Floats) -> Ints:

@@ -63,11 +63,13 @@ class PiecewiseLinearNetwork:
         program: its steps, as they were followed.
         last: for each value the number of the step that uses it last.
         bytes: what each value takes in float64.
+        epsilon: the precision that the model itself computes in.
     """
 
     program: Program
     last: Mapping[int, int]
     bytes: Mapping[int, int]
+    epsilon: float
 
 
 def network(function: TorchFunction, example: int) -> PiecewiseLinearNetwork:
@@ -84,7 +86,8 @@ def network(function: TorchFunction, example: int) -> PiecewiseLinearNetwork:
     for number, step in enumerate(program.operations):
         for index in step.refs:
             last[index] = max(number, last.get(index, 0))
-    return PiecewiseLinearNetwork(program, last, {i: _bytes(value) for i, value in enumerate(values)})
+    epsilon = float(torch.finfo(function.inputs[0].dtype).eps)
+    return PiecewiseLinearNetwork(program, last, {i: _bytes(value) for i, value in enumerate(values)}, epsilon)
 
 
 def _bytes(value: Any) -> int:
@@ -192,6 +195,9 @@ def seeds(scorer: Scorer, outputs: Tensor, example: int) -> Tensor:
 Gaps = Callable[..., Sequence[Tensor]]
 """From an operation's arguments to numbers that are zero at its kinks."""
 
+NEXT_TO = 4
+"""Roundings of the largest number around within which a unit is next to its kink: long sums are off by as much."""
+
 COMPARISONS = frozenset("gt ge lt le".split())
 """Comparisons: what they choose between may meet, or not, where the two sides are equal."""
 
@@ -257,6 +263,26 @@ def shares(step: Operation, values: dict[int, Any], run: Callable[..., Any]) -> 
     if step.name in _GAPS:
         return [_crossings(gap[:-1], -gap[1:]) for gap in run(step, values, _GAPS[step.name])]
     return [_overtaken(step, values[step.args[0].index], run, values)]
+
+
+def undecided(step: Operation, values: dict[int, Any], run: Callable[..., Any], epsilon: float) -> Tensor | None:
+    """On which stretches, (P - 1,), rounding decides on which side of its kink a unit of a step is.
+
+    In the middle of such a stretch a unit is next to its kink, so that the model, in its own precision, may see it on the other
+    side; the score does not tell, for it hardly changes. A unit that is exactly zero is so in any precision.
+
+    Args:
+        step: the operation.
+        values: its arguments at the points, (P, ...) each.
+        run: runs a function of a step's arguments at every point.
+        epsilon: the model's precision.
+    """
+    out: Tensor | None = None
+    for gap in run(step, values, _GAPS[step.name]) if step.name in _GAPS else ():
+        middle, scale = ((gap[:-1] + gap[1:]) / 2).flatten(1), gap.abs().amax()
+        near = ((middle.abs() <= NEXT_TO * epsilon * scale) & (middle != 0)).any(1)
+        out = near if out is None else out | near
+    return out
 
 
 def _crossings(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
