@@ -12,7 +12,7 @@ from .attribution import Attribution
 from .backends.precision import Precision
 from .baselines.resolve import Baseline, resolve_baselines
 from .certificate import promised
-from .engine import EngineOptions, attribute, backend_of, promises_of, warn_if_same
+from .engine import EngineOptions, attribute, backend_of, promises_of, warn_if_same, warn_if_still
 from .errors import InputError
 from .evaluation.path_steering import Steering
 from .evaluation.progress import ProgressOption
@@ -88,17 +88,17 @@ def integrated_gradients(
         batched: whether the first dimension of x counts examples; found out if not given.
         draws: how many baselines to draw from a function. Torch's own random state is put back afterwards, so that
             draws from it repeat from call to call; give the function a generator of its own if they should not.
-        mask: in the structure of one example, True for features to explain; the others get zero. The certificate is
+        mask: in the structure of one example, True (or 1) for features to explain; the others get zero. The certificate is
             that of all features.
-        groups: integer labels in the structure of one example; the result is one number per group, -1 leaves out. The
-            tolerance is then that of the groups' sums, with all that is left out as one more group.
+        groups: integer labels, 0, 1, ..., in the structure of one example; the result is one number per group, -1 leaves out.
+            The tolerance is then that of the groups' sums, with all that is left out as one more group.
         create_graph: make the values differentiable, for attribution priors.
         max_evaluations: gradient evaluations that one example may take; checks (of the precision, of rounding, of claims),
             and an attempt in a lower precision that is given up, come on top.
         memory: bytes that the run may hold beyond model and result, as far as it can tell: a third for activations, the
             rest for gradients that the adaptive loop keeps and works on. At least one row and one panel are held in any case.
-        chunk: rows to run at a time; by default what autograd saves for a row decides. The first forward pass, which finds
-            the target, runs x as it is, without gradients.
+        chunk: rows to run at a time; by default what autograd saves for a row decides, and a model that takes single rows only
+            gets them. The first forward pass, which finds the target, runs x as it is, without gradients.
         precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and shifts attributions by
             two fifths of the tolerance at the most; or ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout.
             The shift is measured on the spot, at nodes evaluated in both, and counts into the error.
@@ -225,5 +225,6 @@ def path_attribution(
         meta = {"method": f"path attribution ({type(path).__name__})"}
         steering = Steering(function, memory=memory, chunk=chunk)
         pieces = steering.pieces(path)
+        warn_if_still(pieces, function)
         options = replace(options, max_evaluations=steering.rest(max_evaluations))
         return steering.counted(attribute(function, pieces, options, mask, groups, meta, promises_of(path)))

@@ -19,6 +19,9 @@ from .trees import Leaves, Tensors, add_columns, flat, flatten, matched
 
 __all__ = ["Attribution", "Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status", "promised"]
 
+MOST_GROUPS = 1 << 20
+"""Labels below this may have gaps, as the numbers of words have; larger ones need as many features."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attribution:
@@ -126,7 +129,7 @@ def columns_of(labels: Leaves, rows: Sequence[Tensor]) -> tuple[Tensor, int]:
     """The column of every feature, (features,), and how many groups there are; what belongs to none comes after them.
 
     Args:
-        labels: integers in the structure of one example; negative ones leave out.
+        labels: integers in the structure of one example; -1 leaves out.
         rows: the features, (examples, ...) each.
     """
     for leaf, label in zip(rows, labels, strict=True):
@@ -140,14 +143,28 @@ def columns_of(labels: Leaves, rows: Sequence[Tensor]) -> tuple[Tensor, int]:
                     f"groups has shape {tuple(label.shape)}; expected {tuple(leaf.shape[1:])}, the shape of one example, "
                     "or one that broadcasts to it"
                 ) from None
+    _check_labels(labels, sum(leaf.shape[1:].numel() for leaf in rows))
     count = max(int(label.max()) for label in labels) + 1
     if count < 1:
-        raise InputError("groups labels no feature (all labels are negative); expected labels 0, 1, ...")
+        raise InputError("groups labels no feature (all labels are -1); expected labels 0, 1, ...")
     index = [
         label.expand(leaf.shape[1:]).flatten().to(leaf.device, torch.long) for leaf, label in zip(rows, labels, strict=True)
     ]
     columns = torch.cat(index)
     return torch.where(columns < 0, count, columns), count
+
+
+def _check_labels(labels: Leaves, features: int) -> None:
+    """Refuse labels below -1, and labels so large that the result, one number for each from 0 on, would be mostly empty."""
+    least, most = min(int(label.min()) for label in labels), max(int(label.max()) for label in labels)
+    if least < -1:
+        raise InputError(f"groups holds the label {least}; expected labels 0, 1, ..., and -1 for features to leave out.")
+    if most >= max(features, MOST_GROUPS):
+        again = "torch.unique(groups, return_inverse=True)[1]" + (" - 1, which keeps -1" if least < 0 else "")
+        raise InputError(
+            f"groups holds the label {most} for {features} features; expected labels 0, 1, ..., one for each group: the result "
+            f"has a number for each of them up to the largest. Number the groups from 0 on, for one tensor with {again}."
+        )
 
 
 def _array(leaf: Tensor) -> np.ndarray[Any, Any]:

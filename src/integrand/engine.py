@@ -72,7 +72,8 @@ class EngineOptions:
         tune: bool = False,
     ) -> EngineOptions:
         """Check the numbers and build the rule."""
-        if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not math.isfinite(tol) or tol <= 0:
+        number = isinstance(tol, (int, float, np.integer, np.floating)) and not isinstance(tol, bool)
+        if not number or not math.isfinite(tol) or tol <= 0:
             raise OptionError(f"got tol={tol!r}; expected a positive number, the relative error to reach, such as 0.01 for 1%.")
         counts = {"steps": steps, "max_evaluations": max_evaluations, "memory": memory, "chunk": chunk, "draws": draws}
         for name, value in counts.items():
@@ -93,7 +94,9 @@ class EngineOptions:
 
             workers = devices_of(devices)
         built = _rule_of(rule, steps)
-        return EngineOptions(tol, built, max_evaluations, memory, chunk, progress, create_graph, precision, workers, bool(tune))
+        return EngineOptions(
+            float(tol), built, max_evaluations, memory, chunk, progress, create_graph, precision, workers, bool(tune)
+        )
 
 
 def backend_of(x: object) -> Backend:
@@ -140,6 +143,7 @@ def attribute(
     """Integrate the gradients of a function along a path, and turn the outcome into an attribution."""
     if mask is not None and groups is not None:
         raise OptionError("got both mask= and groups=; expected one of them (label -1 in groups leaves features out).")
+    masks = None if mask is None else _checked_masks(mask, function)
     columns, count = None, 0
     if groups is not None:
         columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
@@ -178,8 +182,8 @@ def attribute(
     leaves = leaves_of(values, function)
     warn_if_zero(leaves, function, pieces)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
-    if mask is not None:
-        shown = _masked(shown, mask, function)
+    if masks is not None:
+        shown = tuple(torch.where(wide, leaf, torch.zeros_like(leaf)) for leaf, wide in zip(shown, masks, strict=True))
     return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
 
 
@@ -253,19 +257,24 @@ def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
     return total
 
 
-def _masked(leaves: Leaves, mask: Tensors, function: TorchFunction) -> Leaves:
-    masks = matched(mask, function.tree, what="mask")
+def _checked_masks(mask: Tensors, function: TorchFunction) -> Leaves:
+    """Which features to show, in the shapes of one example; before anything is integrated, so that a mistake shows at once."""
     out = []
-    for leaf, part in zip(leaves, masks, strict=True):
-        shape = leaf.shape[1:] if function.batched else leaf.shape
+    for part, leaf in zip(matched(mask, function.tree, what="mask"), function.inputs, strict=True):
+        shape = leaf.shape[1:]
+        other = part[(part != 0) & (part != 1)]
+        if other.numel():
+            raise InputError(
+                f"mask holds {other[0].item()}; expected True (or 1) for features to explain and False (or 0) for the others. "
+                "Choose with a comparison, such as mask > 0.5; to weigh features, multiply the values."
+            )
         try:
-            wide = part.to(leaf.device, torch.bool).expand(shape)
+            out.append(part.to(leaf.device, torch.bool).expand(shape))
         except RuntimeError:
             raise InputError(
                 f"mask has shape {tuple(part.shape)}; expected {tuple(shape)}, the shape of one example, "
                 "or one that broadcasts to it."
             ) from None
-        out.append(torch.where(wide, leaf, torch.zeros_like(leaf)))
     return tuple(out)
 
 
@@ -276,12 +285,30 @@ def warn_if_same(starts: Sequence[Leaves], function: TorchFunction) -> None:
         for a, b in zip(start, function.inputs, strict=True):
             same &= flat([a == b]).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
     if same.any():
-        which = same.nonzero().flatten().tolist()
-        warn(
-            f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a "
-            "baseline that differs from the input; choose another one.",
-            ZeroAttributionWarning,
-        )
+        _warn_of_no_distance(same)
+
+
+def warn_if_still(pieces: Sequence[Piece], function: TorchFunction) -> None:
+    """Warn where a path of straight pieces never leaves the input."""
+    rows = torch.arange(function.examples, device=function.inputs[0].device)
+    still = torch.ones(function.examples, dtype=torch.bool)
+    for piece in pieces:
+        if piece.straight:
+            velocities = piece.at(torch.zeros(len(rows), device=rows.device), rows)[1]
+            still &= ~flat([leaf != 0 for leaf in velocities]).any(1).cpu()
+        if not piece.straight or not still.any():
+            return
+    _warn_of_no_distance(still)
+
+
+def _warn_of_no_distance(same: Tensor) -> None:
+    """Warn of the examples, (examples,), whose path has no length."""
+    which = same.nonzero().flatten().tolist()
+    warn(
+        f"the input equals the baseline for example(s) {which[:5]}: every attribution there is zero. Expected a "
+        "baseline that differs from the input; choose another one.",
+        ZeroAttributionWarning,
+    )
 
 
 def warn_if_zero(leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece] = ()) -> None:

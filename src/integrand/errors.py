@@ -22,7 +22,7 @@ The tree::
     ├── ConvergenceWarning     the tolerance was not met; the certificate says why and what to do
     ├── ZeroAttributionWarning the score does not depend on an input, or the input equals the baseline
     ├── BaselineWarning        the baseline has the explained class already
-    ├── InPlaceWarning         the model writes into its input; a copy was explained
+    ├── InPlaceWarning         the model writes into its input (a copy was explained), or into a buffer too large to be put back
     └── MemoryBackoffWarning   out of memory: chunks were made smaller and the run went on
 
 Messages say what was got, what was expected, and what to do.
@@ -119,7 +119,7 @@ class BaselineWarning(IntegrandWarning):
 
 
 class InPlaceWarning(IntegrandWarning):
-    """The model writes into its input."""
+    """The model writes into its input, or into a buffer that is too large to be put back."""
 
 
 class MemoryBackoffWarning(IntegrandWarning):

@@ -1,17 +1,20 @@
-"""Running work chunk by chunk, and trying again with smaller chunks after running out of memory: the only loop that does so."""
+"""Running work chunk by chunk, and trying again with smaller chunks: the only loop that does so.
+
+Smaller chunks are tried after running out of memory, and single rows where a model takes no more.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .errors import MemoryBackoffWarning, MemoryLimitError, warn
+from .errors import IntegrandError, MemoryBackoffWarning, MemoryLimitError, warn
 
 T = TypeVar("T")
 
@@ -31,16 +34,49 @@ class ChunkSizes(Protocol):
         """Note how long a chunk took, for those that choose their size by the clock."""
         ...
 
-    def retry(self) -> bool:
-        """After an error other than lack of memory: whether to run the chunk again in another memory layout."""
+    def retry(self, tried: int, error: Exception) -> bool:
+        """After an error other than lack of memory with so many rows: whether to run them again, in another way."""
         ...
 
 
 @dataclass
+class SingleRows:
+    """Whether a model takes single rows only, as one does that was traced with one or that reshapes to ``(1, -1)``.
+
+    Attributes:
+        ran: whether any chunk has run.
+        refused: the error of the first chunk of several rows, until a single row has run.
+    """
+
+    ran: bool = False
+    refused: Exception | None = None
+
+    def took(self) -> None:
+        """Note that a chunk has run."""
+        self.ran, self.refused = True, None
+
+    def try_one(self, tried: int, error: Exception) -> bool:
+        """After an error with the very first chunk: whether to try one row. Where that fails too, raises the first error."""
+        if self.refused is not None:
+            raise self.refused
+        if self.ran or tried < 2 or isinstance(error, IntegrandError):
+            return False
+        self.refused = error
+        return True
+
+
+@dataclass
 class Halving:
-    """The simplest chunk sizes: a number of rows that is halved whenever they do not fit into memory."""
+    """The simplest chunk sizes: a number of rows that is halved whenever they do not fit into memory.
+
+    Attributes:
+        size: rows of a chunk.
+        whole: whether an error with several rows is the user's to see, rather than a reason to try one row at a time.
+    """
 
     size: int
+    whole: bool = False
+    single: SingleRows = field(default_factory=SingleRows)
 
     def rows(self, left: int) -> int:
         """The number of rows of the next chunk, whatever is left."""
@@ -52,16 +88,21 @@ class Halving:
 
     def took(self, rows: int, seconds: float) -> None:
         """Nothing is chosen by the clock."""
+        self.single.took()
 
-    def retry(self) -> bool:
-        """There is no other memory layout to try."""
-        return False
+    def retry(self, tried: int, error: Exception) -> bool:
+        """Whether to go on with one row at a time."""
+        if self.whole or not self.single.try_one(tried, error):
+            return False
+        self.size = 1
+        return True
 
 
 def in_chunks(run: Callable[[slice], T], part: slice, sizes: ChunkSizes, *, step: int | None = None) -> Iterator[T]:
     """What ``run`` gives for one chunk of rows after the other.
 
-    A chunk that does not fit into memory is run again in smaller ones; at a single row that fails, too, this gives up.
+    A chunk that does not fit into memory is run again in smaller ones, and a first chunk that fails otherwise is run again row
+    by row; at a single row that fails, too, this gives up.
 
     >>> list(in_chunks(lambda rows: rows.stop - rows.start, slice(0, 10), Halving(4)))
     [4, 4, 2]
@@ -81,7 +122,7 @@ def in_chunks(run: Callable[[slice], T], part: slice, sizes: ChunkSizes, *, step
         except Exception as error:
             if out_of_memory(error):
                 sizes.shrink(here.stop - start, error)
-            elif not sizes.retry():
+            elif not sizes.retry(here.stop - start, error):
                 raise
             continue
         sizes.took(here.stop - start, time.perf_counter() - began)
@@ -103,7 +144,7 @@ def all_rows(run: Callable[[Tensor], T], examples: int, device: torch.device) ->
     def some(part: slice) -> T:
         return run(torch.arange(part.start, part.stop, device=device))
 
-    return list(in_chunks(some, slice(0, examples), Halving(examples)))
+    return list(in_chunks(some, slice(0, examples), Halving(examples, whole=True)))
 
 
 def joined(parts: Sequence[Any], sizes: Sequence[int]) -> Any:

@@ -349,3 +349,119 @@ def test_layer_that_does_not_run():
 def test_path_that_is_not_one():
     with pytest.raises(InputError, match=r"got a Tensor as path; expected one of integrand\.paths"):
         ig.path_attribution(squares, X)
+
+
+def test_path_without_length():
+    """Whatever the path is made of: the input equals the baseline."""
+    for path in (ig.Polyline([X, X]), ig.Straight(X, X), ig.Polyline([X, X, X])):
+        with pytest.warns(ZeroAttributionWarning, match=r"the input equals the baseline for example\(s\) \[0, 1\]") as caught:
+            result = ig.path_attribution(squares, path)
+        assert len(caught) == 1
+        assert not result.values.any()
+    moved = torch.stack([torch.zeros(3), X[1]])
+    with pytest.warns(ZeroAttributionWarning, match=r"for example\(s\) \[1\]"):
+        ig.path_attribution(squares, ig.Polyline([moved, X]))
+
+
+def test_path_that_comes_back_is_no_path_without_length():
+    result = ig.path_attribution(lambda x: x[:, 0] * x[:, 1], ig.Polyline([X, X + torch.tensor([1.0, 0, 0]), X + 1, X]))
+    torch.testing.assert_close(result.sum(), torch.zeros(2, dtype=torch.float64), atol=1e-5, rtol=0)
+
+
+# What is no number, no mask, no group, no model
+
+
+@pytest.mark.parametrize("tol", [np.float32(0.01), np.float64(0.01), np.float16(0.01)])
+def test_tolerance_of_another_type(tol):
+    result = integrated_gradients(squares, X, tol=tol)
+    torch.testing.assert_close(result.values, X**2)
+    assert type(result.certificate[0].tol) is float
+
+
+@pytest.mark.parametrize("value", [0.5, -1.0, 2.0, float("nan")])
+def test_mask_that_is_neither_true_nor_false(value):
+    with pytest.raises(InputError, match=rf"mask holds {value}; expected True \(or 1\).*mask > 0\.5"):
+        integrated_gradients(squares, X, mask=torch.tensor([0.0, 1.0, value]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64, torch.uint8])
+def test_mask_of_any_dtype(dtype):
+    mask = torch.tensor([1, 0, 1])
+    torch.testing.assert_close(integrated_gradients(squares, X, mask=mask.to(dtype)).values, X**2 * mask)
+
+
+def test_labels_below_minus_one():
+    with pytest.raises(InputError, match=r"groups holds the label -2; expected labels 0, 1, \.\.\., and -1"):
+        integrated_gradients(squares, X, groups=torch.tensor([0, 1, -2]))
+
+
+@pytest.mark.parametrize(("labels", "last"), [([0, 7, 10**12], [1, 2]), ([7, -1, 10**12], [0, 1])])
+def test_labels_that_are_no_numbers_of_groups(labels, last):
+    """The remedy works: the groups numbered as the message says."""
+    groups = torch.tensor(labels)
+    for use in (
+        lambda: integrated_gradients(squares, X, groups=groups),
+        lambda: integrated_gradients(squares, X).sum(groups=groups),
+    ):
+        with pytest.raises(InputError, match=r"the label 1000000000000 for 3 features.*torch\.unique\(groups") as caught:
+            use()
+    again = torch.unique(groups, return_inverse=True)[1] - int(" - 1" in str(caught.value))
+    values = integrated_gradients(squares, X, groups=again).values
+    torch.testing.assert_close(values[:, last], X[:, [-2 if labels[1] > 0 else 0, 2]] ** 2)
+
+
+def test_labels_with_gaps():
+    values = integrated_gradients(squares, X, groups=torch.tensor([500, 3, 500])).values
+    assert values.shape == (2, 501)
+    torch.testing.assert_close(values[:, [3, 500]], torch.stack([X[:, 1] ** 2, X[:, 0] ** 2 + X[:, 2] ** 2], 1))
+    assert int(values.count_nonzero()) == 4
+
+
+@pytest.mark.parametrize("batched", ["yes", 1, 2.0, torch.ones(2)])
+def test_batched_that_is_no_answer(batched):
+    with pytest.raises(OptionError, match=r"got batched=.*; expected True where the first dimension"):
+        integrated_gradients(squares, X, batched=batched)
+
+
+def test_batched_as_numpy_has_it():
+    values = integrated_gradients(lambda x: (x**2).sum(), X, batched=np.bool_(False)).values
+    torch.testing.assert_close(values, X**2)
+
+
+@pytest.mark.parametrize("method", [integrated_gradients, ig.methods.GradientTimesInput()])
+@pytest.mark.parametrize("progress", [3, "yes", 0.5])
+def test_progress_that_nobody_can_tell(method, progress):
+    with pytest.raises(OptionError, match=r"got progress=.*; expected True or False for a bar"):
+        method(squares, X, progress=progress)
+
+
+def test_arguments_that_would_be_taken_apart():
+    def model(x: Tensor, *more: Tensor) -> Tensor:
+        return squares(x) * len(more)
+
+    with pytest.raises(OptionError, match=r"got args=a Tensor of shape \(2, 3\); expected a tuple.*args=\(value,\)"):
+        integrated_gradients(model, X, args=torch.ones(2, 3))
+    torch.testing.assert_close(integrated_gradients(model, X, args=(torch.ones(2, 3),)).values, X**2)
+    with pytest.raises(OptionError, match=r"got args='ab'; expected a tuple"):
+        integrated_gradients(model, X, args="ab")
+    with pytest.raises(OptionError, match=r"got kwargs=\[1, 2\]; expected a dict"):
+        integrated_gradients(model, X, kwargs=[1, 2])
+
+
+@pytest.mark.parametrize(("model", "text"), [(None, "got None as"), (3, "got a int as"), ({"w": X}, "load_state_dict")])
+def test_what_is_no_model(model, text):
+    with pytest.raises(ModelError, match=text):
+        integrated_gradients(model, X)
+
+
+def test_model_without_numbers():
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1, device="meta"))
+    with pytest.raises(ModelError, match=r"the model's '1\.weight' is on the meta device, which holds no numbers.*to_empty"):
+        integrated_gradients(model, X)
+    model = nn.Linear(3, 1, device="meta")
+    with pytest.raises(ModelError, match="the model's output is on the meta device"):
+        integrated_gradients(lambda x: model(x.to("meta")), X)
+    weight = {"weight": torch.tensor([[1.0, 2.0, 3.0]]), "bias": torch.zeros(1)}
+    model = model.to_empty(device="cpu")
+    model.load_state_dict(weight)
+    torch.testing.assert_close(integrated_gradients(model, X).values, X * weight["weight"])

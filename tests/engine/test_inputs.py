@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from integrand import integrated_gradients
-from integrand.errors import ConvergenceWarning, InputError
+from integrand.errors import ConvergenceWarning, GradientError, InputError, OptionError
 from tests.by_hand import X, line_integral, net, squares
 
 EXACT = {"tol": 1e-7}
@@ -63,6 +63,40 @@ def test_scripted_and_traced_modules():
     expected = integrated_gradients(model, X, target=1).values
     close(integrated_gradients(torch.jit.script(model), X, target=1).values, expected)
     close(integrated_gradients(torch.jit.trace(model, X), X, target=1).values, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("frozen", [torch.jit.freeze, torch.jit.optimize_for_inference])
+@pytest.mark.parametrize("made", [torch.jit.script, lambda model: torch.jit.trace(model, X)])
+def test_frozen_modules(frozen, made):
+    model = net().eval()
+    expected = integrated_gradients(model, X, target=1).values
+    close(integrated_gradients(frozen(made(model)), X, target=1).values, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_convolutions_optimised_for_inference_have_no_gradient():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2)).eval()
+    x = torch.ones(1, 1, 4, 4)
+    with pytest.raises(GradientError, match=r"torch\.jit\.optimize_for_inference"):
+        integrated_gradients(torch.jit.optimize_for_inference(torch.jit.script(model)), x, target=1)
+    close(
+        integrated_gradients(torch.jit.freeze(torch.jit.script(model)), x, target=1).values,
+        integrated_gradients(model, x, target=1).values,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_layer_inside_a_scripted_module():
+    """Refused, with a remedy that works: a layer outside, or the module as it was written."""
+    first, last = net(), nn.Linear(4, 1)
+    inner = torch.jit.script(first)
+    for model, layer in ((inner, "0"), (nn.Sequential(inner, last), "0"), (nn.Sequential(inner, last), inner)):
+        with pytest.raises(OptionError, match=r"compiled by torch\.jit.*from before torch\.jit\.script"):
+            integrated_gradients(model, X, target=0, layer=layer)
+    expected = integrated_gradients(nn.Sequential(first, last), X, layer="0").values
+    close(integrated_gradients(nn.Sequential(inner, last), X, layer="1", layer_side="input").values, expected)
 
 
 # Structures

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from ..functions.call import ModelCall
 from ..functions.model_notes import notes_of
-from ..functions.model_state import all_modules, modules_of
+from ..functions.model_state import all_modules, in_train_mode, modules_of
 from ..functions.target import Scorer
 from ..trees import Leaves
 from .precision import PrecisionMode
@@ -200,7 +200,7 @@ def _fingerprint(model: Callable[..., Any]) -> tuple[object, ...] | None:
     if any(map(_hooked, modules)):
         return None
     tensors = [t for m in modules for group in (m._parameters, m._buffers) for _, t in group.items() if t is not None]
-    out = (*((id(m), m.training) for m in modules), *((id(t), t.data_ptr()) for t in tensors))
+    out = (*((id(m), in_train_mode(m)) for m in modules), *((id(t), t.data_ptr()) for t in tensors))
     return out or None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,15 +13,26 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..arrays import Floats
-from ..errors import GradientError, InPlaceWarning, InputError, NonFiniteError, OptionError, warn
+from ..errors import (
+    GradientError,
+    InPlaceWarning,
+    InputError,
+    IntegrandError,
+    ModelError,
+    NonFiniteError,
+    OptionError,
+    warn,
+)
 from ..functions.call import ModelCall, RunsRows
 from ..functions.layer import Layers, LayerSide, capture, find_modules
-from ..functions.model_state import undisturbed
+from ..functions.model_state import undisturbed, without_numbers
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
 from ..memory import all_rows, joined
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
 
 __all__ = ["TorchFunction", "build", "filled", "no_gradient", "undisturbed"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -128,13 +139,14 @@ def build(
     what: str = "x",
 ) -> TorchFunction:
     """Run the model once at the input and settle everything that stays fixed along the path; ``what`` names x in messages."""
+    _check_call(model, args, kwargs, batched)
     tree, leaves = flatten(x, what=what)
     if layer_side not in ("output", "input"):
         raise OptionError(f"got layer_side={layer_side!r}; expected 'output' (what the layer gives) or 'input' (what it gets).")
     check_tensors(tree, leaves, what="x", integers=layer is not None)
     leaves, others, named = pytree.tree_map_only(Tensor, _ordinary, (leaves, tuple(args), dict(kwargs or {})))
     leaves = tuple(leaf.detach() for leaf in leaves)
-    probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, batched)
+    probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, None if batched is None else bool(batched))
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
@@ -154,6 +166,28 @@ def build(
     kind = Tree("tensor") if len(values) == 1 else Tree("tuple", (), len(values))
     at_input, scale = _score_at(scorer, outputs, examples)
     return TorchFunction(inner, scorer, values, kind, batched, at_input, scale, call, layered=True)
+
+
+def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
+    """Refuse what cannot be called, and further arguments that would be taken apart in a way that nobody meant."""
+    if not callable(model):
+        kind = f"a {type(model).__name__}" if model is not None else "None"
+        load = "; load a state_dict into its module with load_state_dict" if isinstance(model, Mapping) else ""
+        raise ModelError(f"got {kind} as the model; expected an nn.Module or another callable of tensors{load}.")
+    if not isinstance(args, (tuple, list)):
+        raise OptionError(f"got args={_brief(args)}; expected a tuple of further arguments: args=(value,) for a single one.")
+    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+        raise OptionError(f"got kwargs={_brief(kwargs)}; expected a dict from names to values: kwargs={{'name': value}}.")
+    if batched is not None and not isinstance(batched, (bool, np.bool_)):
+        raise OptionError(
+            f"got batched={_brief(batched)}; expected True where the first dimension of x counts examples, False where x is "
+            "one example, or None to have it found out."
+        )
+
+
+def _brief(value: Any) -> str:
+    """A value in a message; of arrays, the shape alone."""
+    return f"a {type(value).__name__} of shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(value)
 
 
 def _ordinary(tensor: Tensor) -> Tensor:
@@ -203,13 +237,27 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
         part = tuple(leaf.index_select(0, rows) for leaf in leaves)
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
 
-    found = all_rows(run, split.examples, leaves[0].device)
+    found = _with_numbers(lambda: all_rows(run, split.examples, leaves[0].device), call.model)
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
     if batched is None:
         batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
         if batched and not alike:
             raise InputError(_different_lengths(leaves))
     return _Probe(output, batched, any(writes for _, _, writes in found))
+
+
+def _with_numbers(run: Callable[[], T], model: Callable[..., Any]) -> T:
+    """What ``run`` gives; where it fails and the model has no numbers, an error that says so."""
+    try:
+        return run()
+    except Exception as error:
+        name = without_numbers(model)
+        if not name or isinstance(error, IntegrandError):
+            raise
+        raise ModelError(
+            f"the model's {name!r} is on the meta device, which holds no numbers, and the model does not run: {error}. "
+            "Expected a model with its weights: model.to_empty(device='cpu'), then load_state_dict(...), or build it elsewhere."
+        ) from error
 
 
 def _watched(run: Callable[[Leaves], Any], leaves: Leaves) -> tuple[Any, bool]:
@@ -283,8 +331,8 @@ def no_gradient(raw: Any) -> str:
     cause = "it was computed in inference mode" if inference else "something cuts the graph"
     return (
         f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
-        "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), numpy, argmax, round or an integer cast in the "
-        "model, or a target that does not use x."
+        "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), torch.jit.optimize_for_inference, numpy, "
+        "argmax, round or an integer cast in the model, or a target that does not use x."
     )
 
 

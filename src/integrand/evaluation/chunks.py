@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functions.model_notes import release_graphs
-from ..memory import smaller
+from ..memory import SingleRows, smaller
 
 ACTIVATION_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
 """Saved activations per chunk, at the most; and no more than an eighth of a GPU's memory."""
@@ -49,6 +49,7 @@ class Chunks:
         tuning: what other sizes and layouts take, where the user asked for that to be found out; else None.
         tunes: whether to find that out.
         layouts: whether the inputs have channels, whose order in memory may matter.
+        single: whether the model takes one row at a time only.
     """
 
     size: int
@@ -60,6 +61,7 @@ class Chunks:
     tuning: Tuning | None = None
     tunes: bool = False
     layouts: bool = False
+    single: SingleRows = field(default_factory=SingleRows)
 
     @staticmethod
     def start(
@@ -149,7 +151,8 @@ class Chunks:
         self.measured, self.tuning = True, None
 
     def took(self, rows: int, seconds: float) -> None:
-        """Note how long a whole chunk took, where sizes are tuned."""
+        """Note that a chunk has run, and, where sizes are tuned, how long a whole one took."""
+        self.single.took()
         if self.tuning is not None and rows == self.size == self.tuning.now.rows:
             self.tuning.took(seconds)
             self.size = self.tuning.now.rows
@@ -158,11 +161,20 @@ class Chunks:
         """The same sizes for work whose time says nothing about a forward and backward pass."""
         return Untimed(self)
 
-    def retry(self) -> bool:
-        """After an error: whether channels came last, which models that use ``view`` refuse. From now on they come first."""
-        if self.tuning is None or not self.tuning.refuse_channels_last():
+    def retry(self, tried: int, error: Exception) -> bool:
+        """After an error: whether to go on in another way.
+
+        Where channels came last, which models that use ``view`` refuse, they come first from now on; where the first rows of
+        all do not run together, they run one by one, unless the user named a size.
+        """
+        if self.tuning is not None and self.tuning.refuse_channels_last():
+            self.size = min(self.tuning.now.rows, self.tuning.most)
+            return True
+        named = self.measured and self.single.refused is None
+        if named or not self.single.try_one(tried, error):
             return False
-        self.size = min(self.tuning.now.rows, self.tuning.most)
+        self.size, self.measured = 1, True
+        self.hold()
         return True
 
     @property
@@ -186,11 +198,12 @@ class Untimed:
         self.chunks.shrink(tried, error)
 
     def took(self, rows: int, seconds: float) -> None:
-        """Nothing is learnt from the time."""
+        """Nothing is learnt from the time but that the chunk has run."""
+        self.chunks.single.took()
 
-    def retry(self) -> bool:
-        """Whether to run the chunk again with channels first."""
-        return self.chunks.retry()
+    def retry(self, tried: int, error: Exception) -> bool:
+        """Whether to run the chunk again, with channels first or row by row."""
+        return self.chunks.retry(tried, error)
 
 
 TRIALS = 2

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import OptionError
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -31,6 +33,11 @@ class Reporter:
     """Tells a callback, or draws a tqdm bar on a terminal once two seconds have passed."""
 
     def __init__(self, option: ProgressOption) -> None:
+        if not (option is None or isinstance(option, bool) or callable(option)):
+            raise OptionError(
+                f"got progress={option!r}; expected True or False for a bar, None for one on a terminal only, or a function of "
+                "integrand.Progress."
+            )
         self._callback = option if callable(option) else None
         self._bar = None
         shown = option is True or (option is None and sys.stderr.isatty())

@@ -77,7 +77,8 @@ class ModelCall:
             f"integrand called the model with {shapes}: several points on the paths of {self.examples} example(s)"
             + (f", and split {', '.join(split)} with them, which have one entry per example" if split else "")
             + ". Expected a model that takes any number of rows. If x is one example without a batch dimension, pass "
-            "batched=False; what must not be split, put into the model with functools.partial."
+            "batched=False; if the model takes one row at a time, chunk=1; what must not be split, put into the model with "
+            "functools.partial."
         )
 
 

@@ -43,6 +43,13 @@ def find_modules(model: Callable[..., Any], layer: Layers) -> list[nn.Module]:
     found: dict[int, nn.Module] = {}  # by identity, so that a module named twice is explained once
     for name in wanted:
         module = _named(name, named) if isinstance(name, str) else name
+        if isinstance(module, torch.jit.ScriptModule):
+            shown = name if isinstance(name, str) else type(name).__name__
+            raise OptionError(
+                f"got layer={shown!r}, which is compiled by torch.jit: its value can be neither seen nor replaced. Expected a "
+                "module as it was written: name one outside of what is scripted or traced, or pass the model from before "
+                "torch.jit.script or torch.jit.trace."
+            )
         found[id(module)] = module
     return list(found.values())
 

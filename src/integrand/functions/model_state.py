@@ -1,6 +1,7 @@
 """The modules that a callable runs, and running them without leaving a trace.
 
-After a call modes, ``requires_grad``, buffers, torch's random state and its switches are as they were before.
+After a call modes, ``requires_grad``, buffers, torch's random state and its switches are as they were before. Calls from
+several threads that run the same model wait for each other.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, TrainModeError
+from ..errors import InPlaceWarning, ModelError, TrainModeError, warn
 
 DEPTH = 5
 """How far to look: a partial of a bound method of an object with a list of modules is this deep."""
@@ -107,20 +111,34 @@ def _global_names(code: CodeType) -> frozenset[str]:
 
 
 SMALL = 1 << 16
-"""Buffers up to this size are kept to be put back; larger ones only where a module is in train mode."""
+"""Buffers with so many entries are copied and compared together; larger ones one by one."""
+
+KEPT_BYTES = 256 << 20
+"""Copies of larger buffers, in all: masks and caches fit, the weights of quantised networks, which are buffers too, do not."""
 
 
 def check_eval_mode(modules: Sequence[nn.Module]) -> None:
     """Refuse train mode where it changes the answer or the model."""
     for root in modules:
         for name, module in root.named_modules():
-            reason = _train_mode_reason(module) if module.training else ""
+            reason = _train_mode_reason(module) if in_train_mode(module) else ""
             if reason:
                 where = f"its submodule {name!r}" if name else "it"
                 raise TrainModeError(
                     f"the model is in train mode and {where} is a {_kind(module)}, which {reason}. "
                     "Expected a model in eval mode: call model.eval() first (and model.train() afterwards if you need it)."
                 )
+
+
+def in_train_mode(module: nn.Module) -> bool:
+    """Whether a module is in train mode; what ``torch.jit.freeze`` gives has no modes any more."""
+    return bool(getattr(module, "training", False))
+
+
+def without_numbers(model: Callable[..., Any]) -> str:
+    """The name of a parameter or buffer on the meta device, which holds no numbers; empty where there is none."""
+    named = (pair for root in modules_of(model) for pair in (*root.named_parameters(), *root.named_buffers()))
+    return next((name for name, tensor in named if tensor.is_meta), "")
 
 
 def _kind(module: nn.Module) -> str:
@@ -146,13 +164,37 @@ def _train_mode_reason(module: nn.Module) -> str:
 def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> Iterator[None]:
     """Run a model inside; afterwards it is as it was.
 
-    Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), float32 on a GPU is float32, and
-    recurrent networks may be differentiated in eval mode. Afterwards parameters' ``requires_grad``, buffers, torch's
-    random state and switches are as before, whatever happened.
+    Inside, gradients are on, parameters do not ask for them (unless ``differentiable``), float32 on a GPU is float32,
+    attention without gradients is computed as with them, and recurrent networks may be differentiated in eval mode.
+    Afterwards parameters' ``requires_grad``, buffers, torch's random state and switches are as before, whatever happened.
+
+    Another thread that runs the same modules inside such a context waits until this one is through: what is switched,
+    replaced and put back belongs to the modules, not to the thread.
     """
     roots = modules_of(model)
+    with ExitStack() as stack:
+        for root in sorted(roots, key=id):  # in the same order by everybody, so that no two wait for each other
+            stack.enter_context(_lock_of(root))
+        stack.enter_context(_put_back(roots, differentiable=differentiable))
+        yield
+
+
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+
+
+def _lock_of(module: nn.Module) -> threading.RLock:
+    """The lock of a module, the same each time; one that nobody shares for modules that cannot be referred to weakly."""
+    try:
+        return _LOCKS.setdefault(module, threading.RLock())
+    except TypeError:
+        return threading.RLock()
+
+
+@contextmanager
+def _put_back(roots: Sequence[nn.Module], *, differentiable: bool) -> Iterator[None]:
+    """What :func:`undisturbed` does, for one thread."""
     modules = all_modules(roots)
-    if any(module.training for module in modules):
+    if any(map(in_train_mode, modules)):
         check_eval_mode(roots)
     every = {id(p): p for m in modules for _, p in m._parameters.items() if p is not None}
     parameters = {key: parameter for key, parameter in every.items() if parameter.requires_grad}
@@ -161,7 +203,7 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
             "the model was built inside torch.inference_mode(), and its parameters cannot take part in a gradient. Expected "
             "ordinary parameters: build or load the model outside, or explain copy.deepcopy(model)."
         )
-    buffers = _kept_buffers(modules)
+    buffers, watched = _kept_buffers(modules)
     cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
     if torch.cuda.is_initialized():  # also where no module can be seen
         cuda.add(torch.device("cuda", torch.cuda.current_device()))
@@ -169,6 +211,7 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
         stack.enter_context(torch.random.fork_rng(list(cuda)))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
+        stack.enter_context(_SAME_ATTENTION)
         if cuda:
             recurrent = any(isinstance(module, nn.RNNBase) for module in modules)
             stack.enter_context(cuda_in_float32(recurrent=recurrent))
@@ -182,6 +225,44 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
                 parameter.requires_grad_(True)
             for kept in buffers:
                 kept.put_back()
+            for module, name, buffer, _ in watched:
+                _bind(module, name, buffer)
+    written = [f"{name!r} ({buffer.numel()} entries)" for _, name, buffer, version in watched if buffer._version != version]
+    if written:
+        warn(
+            f"the model writes to its buffer(s) {', '.join(written)}, too large to be put back ({KEPT_BYTES >> 20} MiB are "
+            "kept): they are not as they were. Expected a model that leaves its buffers alone in eval mode: explain "
+            "copy.deepcopy(model), or do not write there.",
+            InPlaceWarning,
+        )
+
+
+class SameAttention:
+    """A context in which attention is computed as it is with gradients, also without.
+
+    PyTorch has kernels for whole encoder layers that it takes only where no gradient is asked for. They round differently, and
+    on a GPU their GELU is an approximation: 1.4e-4 off in float64, which would look like rows that influence each other. The
+    switch is the process's, so that the first thread to enter turns it and the last one to leave turns it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._before = threading.Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._before = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                torch.backends.mha.set_fastpath_enabled(self._before)
+
+
+_SAME_ATTENTION = SameAttention()
 
 
 @contextmanager
@@ -214,7 +295,8 @@ class BufferSnapshot:
     @staticmethod
     def of(places: list[tuple[nn.Module, str, Tensor]]) -> BufferSnapshot:
         """Keep what these hold now."""
-        return BufferSnapshot(places, _together(places))
+        found = _together(places)
+        return BufferSnapshot(places, found.clone() if len(places) == 1 else found)
 
     @torch.no_grad()
     def put_back(self) -> None:
@@ -225,21 +307,38 @@ class BufferSnapshot:
                 if not torch.equal(buffer.flatten(), part):
                     buffer.copy_(part.view_as(buffer))
         for module, name, buffer in self.places:
-            if not isinstance(module, torch.jit.ScriptModule):
-                module._buffers[name] = buffer
+            _bind(module, name, buffer)
+
+
+def _bind(module: nn.Module, name: str, buffer: Tensor) -> None:
+    """Give a module its own buffer again, where it has put another one in its place."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        module._buffers[name] = buffer
 
 
 def _together(places: list[tuple[nn.Module, str, Tensor]]) -> Tensor:
-    return torch.cat([buffer.detach().flatten() for _, _, buffer in places])
+    parts = [buffer.detach().flatten() for _, _, buffer in places]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-def _kept_buffers(modules: Sequence[nn.Module]) -> list[BufferSnapshot]:
-    """Buffers that a forward pass might write to, those of one kind together."""
+def _kept_buffers(modules: Sequence[nn.Module]) -> tuple[list[BufferSnapshot], list[tuple[nn.Module, str, Tensor, int]]]:
+    """Buffers that a forward pass might write to.
+
+    Returns:
+        Copies to put back, small buffers of one kind together; and the buffers that are too large for that, each with its
+        module, its name and its version, by which a write shows.
+    """
     kinds: dict[object, list[tuple[nn.Module, str, Tensor]]] = {}
+    large: list[tuple[nn.Module, str, Tensor]] = []
     for module in modules:
         for name, buffer in module._buffers.items():
-            if buffer is None or not (module.training or buffer.numel() <= SMALL):
+            if buffer is None or buffer.is_meta or buffer.is_inference() or buffer.layout != torch.strided:
                 continue
-            if not buffer.is_meta and not buffer.is_inference() and buffer.layout == torch.strided:
+            if buffer.numel() <= SMALL:
                 kinds.setdefault((buffer.device, buffer.dtype), []).append((module, name, buffer))
-    return [BufferSnapshot.of(places) for places in kinds.values()]
+            else:
+                large.append((module, name, buffer))
+    large.sort(key=lambda place: place[2].nbytes)
+    fits = sum(total <= KEPT_BYTES for total in accumulate(buffer.nbytes for _, _, buffer in large))
+    kept = [BufferSnapshot.of(places) for places in (*kinds.values(), *([place] for place in large[:fits]))]
+    return kept, [(module, name, buffer, buffer._version) for module, name, buffer in large[fits:]]

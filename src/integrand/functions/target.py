@@ -209,6 +209,10 @@ def _check_output(tensor: Tensor, examples: int, *, batched: bool) -> None:
             f"the model's output has dtype {tensor.dtype}; expected floating point scores. "
             "Explain the logits or probabilities, before argmax, round or a cast."
         )
+    if tensor.is_meta:
+        raise OutputError(
+            "the model's output is on the meta device, which holds no numbers; expected a model with its weights."
+        )
     if batched and (tensor.ndim == 0 or tensor.shape[0] != examples):
         raise OutputError(
             f"the model returned shape {tuple(tensor.shape)} for a batch of {examples}; expected one row per example. "
