@@ -83,7 +83,8 @@ def integrated_gradients(
             call; several tensors come as a tuple, in the order of the calls.
         layer_side: what the layer gives (``output``) or gets (``input``).
         args: further positional arguments of the model; what has one entry per example is split with the batch, also
-            inside lists, tuples and dicts (tuples of numbers are settings, and stay).
+            inside lists, tuples and dicts (tuples of numbers are settings, and stay). A setting that only looks like one
+            entry per example is refused, as far as a run on one row shows it; put it into the model with functools.partial.
         kwargs: further keyword arguments, likewise.
         batched: whether the first dimension of x counts examples; found out if not given.
         draws: how many baselines to draw from a function. Torch's own random state is put back afterwards, so that

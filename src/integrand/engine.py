@@ -24,6 +24,7 @@ from .evaluation.chunks import CHANNELS_LAST, Chunks
 from .evaluation.evaluator import Evaluator
 from .evaluation.progress import ProgressOption, Reporter
 from .functions.model_notes import notes_at
+from .functions.randomness import refuse_randomness
 from .integration.adaptive import integrate_to_tolerance
 from .integration.certify import Outcome
 from .paths.base import Path, Piece
@@ -36,6 +37,9 @@ from .version import version_of as version_of
 
 BACKENDS = {"torch": "torch_function"}
 """The module in :mod:`integrand.backends` for each framework, by the name of the package that its tensors come from."""
+
+MOST_REPEATS = 16
+"""Calls to compare before a tolerance is said to be missed: a tenth of what was spent, and no more than this."""
 
 PATHS_BREAK = {"symmetry": "only the straight line treats all features alike"}
 
@@ -167,6 +171,8 @@ def attribute(
         certificate = replace(
             certificate, examples=tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate))
         )
+    if not certificate.converged:  # as it may be where the model holds a random generator of its own
+        refuse_randomness(function, min(max(int(evaluator.gradients.min()) // 10, 1), MOST_REPEATS))
     warn_if_missed(certificate)
     meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
     if options.devices:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import namedtuple
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from integrand import integrated_gradients
-from integrand.errors import ConvergenceWarning, GradientError, InputError, OptionError
+from integrand.errors import ConvergenceWarning, GradientError, InputError, OptionError, RowsError
 from tests.by_hand import X, line_integral, net, squares
 
 EXACT = {"tol": 1e-7}
@@ -304,9 +305,67 @@ def test_tuples_of_numbers_are_settings(examples):
     close(result.values, x**2)
 
 
+def table(x: Tensor, table: Tensor) -> Tensor:
+    return (x @ table).sum(1)
+
+
+def first(x: Tensor, std: list[float]) -> Tensor:
+    return squares(x / std[0])
+
+
+def both(x: Tensor, std: list[float]) -> Tensor:
+    low, high = std
+    return squares(x / low) + high
+
+
+def channels(x: Tensor, mean: Tensor) -> Tensor:
+    return squares(x - mean)
+
+
+SETTINGS = {
+    "matrix": (table, {"table": torch.eye(3)}),
+    "first of a list": (first, {"std": [2.0, 4.0, 8.0]}),
+    "list that is unpacked": (lambda x, std: both(x, std[:2]), {"std": [2.0, 4.0, 8.0]}),
+    "array": (lambda x, std: squares(x / torch.as_tensor(std, dtype=x.dtype)), {"std": np.array([2.0, 4.0, 8.0])}),
+    "one per channel": (channels, {"mean": torch.tensor([0.1, 0.2, 0.3])}),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 20}, {"chunk": 1}])
+@pytest.mark.parametrize(("model", "setting"), SETTINGS.values(), ids=SETTINGS.keys())
+def test_settings_that_look_like_one_entry_per_example(model, setting, options):
+    """As many entries as examples by coincidence: the model is not to blame, and what the message advises works."""
+    x = torch.tensor([[1.0, -2.0, 3.0], [0.5, 1.5, -1.0], [2.0, 0.25, 1.0]])
+    (name, value), zero = next(iter(setting.items())), torch.full((3,), 0.05)
+    with pytest.raises(OptionError, match=rf"got kwargs\['{name}'\] with 3 entries for 3 examples, and split it.*partial"):
+        integrated_gradients(model, x, zero, kwargs=setting, **options)
+    whole = integrated_gradients(functools.partial(model, **setting), x, zero, **options).values
+    expected = [integrated_gradients(model, row[None], zero, kwargs=setting, **options).values for row in x]
+    close(whole, torch.cat(expected), 1e-2)
+    if isinstance(value, list):
+        close(integrated_gradients(model, x, zero, kwargs={name: tuple(value)}, **options).values, whole)
+
+
+def test_the_one_setting_among_arguments_of_each_example():
+    def model(x: Tensor, scale: Tensor, std: list[float]) -> Tensor:
+        return squares(x * scale) / std[0] + std[1]
+
+    with pytest.raises(OptionError, match=r"got kwargs\['std'\] with 2 entries"):
+        integrated_gradients(model, X, args=(torch.tensor([[1.0], [2.0]]),), kwargs={"std": [2.0, 4.0]})
+    with pytest.raises(OptionError, match=r"got args\[1\] with 2 entries"):
+        integrated_gradients(model, X, args=(torch.tensor([[1.0], [2.0]]), [2.0, 4.0]))
+    values = integrated_gradients(model, X, args=(torch.tensor([[1.0], [2.0]]), (2.0, 4.0))).values
+    close(values, X**2 * torch.tensor([[0.5], [2.0]]))
+
+
+def test_rows_that_influence_each_other_and_arguments_that_were_split():
+    with pytest.raises(RowsError, match=r"rows influence.* With the rows, kwargs\['s'\] was split.*functools\.partial"):
+        integrated_gradients(lambda x, s: squares(x - x.mean(0)) * s + x.sum(1), X, kwargs={"s": torch.tensor([1.0, 2.0])})
+
+
 def test_errors_in_the_model_say_what_it_was_called_with():
     def model(x: Tensor, table: Tensor) -> Tensor:
-        return (x @ table).sum(1)
+        return (x @ table).sum(1) + torch.zeros(3)  # three rows, whatever comes
 
     with pytest.raises(RuntimeError) as caught:
         integrated_gradients(model, torch.ones(3, 3), args=(torch.eye(3),))

@@ -314,7 +314,7 @@ def test_arguments_that_differ_keep_examples_apart() -> None:
     net = network()
     model = Counted(lambda x, s: net(x * s[:, None]))
     found = ig.integrated_gradients(model, x, target=TARGETS, args=(scale,), tol=1e-3)
-    unshared(model, found)
+    unshared(model, found, ends=1)  # one row to see that the scale is one per example
     same(
         found,
         [
@@ -339,7 +339,7 @@ def test_lists_of_arguments_are_compared_entry_by_entry() -> None:
     for names in (["a", "b", "c", "d"], ["a", "a", "bb", "bb"], ["b"] * 4):
         calls: list[int] = []
         ig.integrated_gradients(model, x, target=[0, 1, 2, 3], args=(names,), steps=10, tol=1e9)
-        rows["".join(names)] = sum(calls[1:]) - 2 * 4
+        rows["".join(names)] = sum(calls[1:]) - 2 * 4 - 1  # the ends, and a row to see that the names are one per example
     assert rows == {"abcd": 40, "aabbbb": 20, "bbbb": 10}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -171,6 +173,72 @@ def test_terms_that_cancel_are_not_other_rows(seed):
     result = integrated_gradients(model, x)
     change = float((model(x) - model(0 * x)).detach()[0])
     assert float(result.values[0].sum()) == pytest.approx(change, rel=1e-2)
+
+
+class Saturated(nn.Module):
+    """Logits near 1e5 that are the same for all x nearby: units at 1 and -1 in front of large weights, nearly alike by class.
+
+    Rounding of x changes nothing, but sums of 64 large terms are taken in another order for one row than for several.
+    """
+
+    def __init__(self, seed: int, influence: float = 0.0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = 1e4 * torch.randn(32, 64, generator=generator)
+        self.second = 1e4 * torch.rand(1, 64, generator=generator) + 0.1 * torch.randn(10, 64, generator=generator)
+        self.second[:, 32:] *= -1
+        self.x = torch.randn(1, 32, generator=generator)
+        self.influence = influence
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = (x @ self.first).tanh() @ self.second.T
+        return logits + self.influence * x.mean() * torch.arange(10)
+
+
+AS_PROBABILITY = {
+    "score": lambda model, **options: integrated_gradients(model, model.x, target=1, score="probability", **options),
+    "softmax inside": lambda model, **options: integrated_gradients(
+        lambda x: model(x).softmax(1), model.x, target=1, **options
+    ),
+    "target function": lambda model, **options: integrated_gradients(
+        model, model.x, target=lambda out: out.softmax(1)[:, 1], **options
+    ),
+}
+
+
+@pytest.mark.parametrize("call", AS_PROBABILITY.values(), ids=AS_PROBABILITY.keys())
+@pytest.mark.parametrize("steps", [None, 9])
+def test_rounding_of_large_logits_is_not_other_rows(call, steps):
+    """The first ten seeds had up to nine errors; the score is that of the user's own call all the same."""
+    options = {"steps": steps, "tol": 1e9} if steps else {"max_evaluations": 40}
+    for seed in range(10):
+        model = Saturated(seed)
+        with warnings.catch_warnings():
+            for expected in (ConvergenceWarning, ZeroAttributionWarning):  # a staircase, level between its steps
+                warnings.simplefilter("ignore", expected)
+            found = call(model, **options)
+        assert found.certificate[0].score == pytest.approx(float(model(model.x).softmax(1)[0, 1]), rel=0.1)
+
+
+@pytest.mark.parametrize("call", AS_PROBABILITY.values(), ids=AS_PROBABILITY.keys())
+@pytest.mark.parametrize("steps", [None, 9])
+def test_other_rows_under_large_logits(call, steps):
+    """The mean over the batch moves logits by less than a hundredth of a per cent, and probabilities by far more."""
+    for seed in range(5):
+        with pytest.raises(RowsError, match="rows influence each other"):
+            call(Saturated(seed, influence=5.0), steps=steps)
+
+
+def test_batch_norm_under_large_logits():
+    """Real influence where sums round, too: batch statistics of the model's own, in eval mode."""
+    norm = nn.BatchNorm1d(32, track_running_stats=False).eval()
+    with pytest.raises(RowsError, match="rows influence each other"):
+        integrated_gradients(lambda x: Saturated(0)(norm(x)).softmax(1), torch.cat([Saturated(0).x, Saturated(1).x]), target=1)
+
+
+def test_scores_that_depend_on_the_number_of_rows():
+    with pytest.raises(RowsError, match="rows influence each other"):
+        integrated_gradients(lambda x: squares(x) / len(x), X)
 
 
 def test_batch_statistics_in_eval_mode():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.axioms import check
-from integrand.errors import ConvergenceWarning, InputError, NonFiniteError, OptionError, RowsError
+from integrand.errors import ConvergenceWarning, InputError, NonFiniteError, OptionError, RowsError, ZeroAttributionWarning
 from integrand.methods import GuidedIG, IntegratedGradients, PathMethod, by_name
 from integrand.paths import Guided, Path, Polyline, Steered
 
@@ -238,7 +238,8 @@ def test_an_input_that_stands_still_gets_nothing() -> None:
     net, x = perceptron(5), drawn(2, 5)
     start = x.clone()
     start[1] = 0
-    result = ig.path_attribution(net, Guided(start, x, steps=4, anchors=0), tol=1e-6)
+    with pytest.warns(ZeroAttributionWarning, match=r"the input equals the baseline for example\(s\) \[0\]"):
+        result = ig.path_attribution(net, Guided(start, x, steps=4, anchors=0), tol=1e-6)
     assert not result.values[0].any()
     assert float(result.values[1].sum()) == pytest.approx(float((net(x) - net(start))[1].detach()), abs=1e-5)
     assert result.certificate.converged

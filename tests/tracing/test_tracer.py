@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from integrand.errors import ModelError
+from integrand.errors import ModelError, RandomnessError
 from integrand.tracing.tracer import decomposition_table
 
 from .traced_models import D, drawn, gradient, names, program_of
@@ -226,7 +226,15 @@ def test_what_torch_itself_writes_piece_by_piece_is_an_error_not_a_wrong_answer(
 
 
 def test_random_models_are_told():
-    with pytest.raises(ModelError, match="same each time"):
+    """Those that draw where nobody sees it; the others are refused before they are traced."""
+    seeds = iter(range(10**6))
+
+    def model(x):
+        return (x * torch.rand(3, generator=torch.Generator().manual_seed(next(seeds)))).sum(1)
+
+    with pytest.raises(ModelError, match="does the same each time"):
+        program_of(model, drawn(2, 3))
+    with pytest.raises(RandomnessError):
         program_of(lambda x: (x * torch.rand(3)).sum(1), drawn(2, 3))
 
 

@@ -21,10 +21,10 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import promised
 from ..engine import EngineOptions, attribute
 from ..errors import ConvergenceWarning, InputError, IntegrandError, OptionError, ZeroAttributionWarning
-from ..evaluation.checks import scores_again
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
+from ..functions.randomness import scores_again
 from ..functions.target import Score, Target
 from ..paths.base import segment
 from ..trees import Leaves, Tensors, flatten

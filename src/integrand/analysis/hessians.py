@@ -17,12 +17,13 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Status
 from ..engine import version_of, warn_if_same
 from ..errors import ConvergenceWarning, InputError, ModelError, OptionError, warn
-from ..evaluation.checks import check_rows, scores_again
+from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
 from ..evaluation.progress import ProgressOption, Reporter
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
+from ..functions.randomness import scores_again
 from ..functions.target import Score, Target
 from ..integration.adaptive import refine_until_done
 from ..paths.base import Nodes, segment

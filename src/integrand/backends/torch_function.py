@@ -26,6 +26,7 @@ from ..errors import (
 from ..functions.call import ModelCall, RunsRows
 from ..functions.layer import Layers, LayerSide, capture, find_modules
 from ..functions.model_state import undisturbed, without_numbers
+from ..functions.randomness import RandomSources, refuse_random_draws, rounding_between_calls
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
 from ..memory import all_rows, joined
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
@@ -146,6 +147,8 @@ def build(
     check_tensors(tree, leaves, what="x", integers=layer is not None)
     leaves, others, named = pytree.tree_map_only(Tensor, _ordinary, (leaves, tuple(args), dict(kwargs or {})))
     leaves = tuple(leaf.detach() for leaf in leaves)
+    sources = RandomSources(model)
+    before = sources.state()
     probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, None if batched is None else bool(batched))
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
@@ -157,15 +160,19 @@ def build(
             "leaves its input alone: replace x.add_(...) and the like by x = x + ...",
             InPlaceWarning,
         )
-    if layer is None:
-        scorer = make_scorer(target, score, [probe.output], examples, batched=batched)
-        at_input, scale = _score_at(scorer, [probe.output], examples)
-        return TorchFunction(call, scorer, rows_of, tree, batched, at_input, scale, call)
-    inner, values, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
+    run: RunsRows = call
+    own, outputs = rows_of, [probe.output]
+    if layer is not None:
+        run, rows_of, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
+        tree = Tree("tensor") if len(rows_of) == 1 else Tree("tuple", (), len(rows_of))
     scorer = make_scorer(target, score, outputs, examples, batched=batched)
-    kind = Tree("tensor") if len(values) == 1 else Tree("tuple", (), len(values))
     at_input, scale = _score_at(scorer, outputs, examples)
-    return TorchFunction(inner, scorer, values, kind, batched, at_input, scale, call, layered=True)
+    function = TorchFunction(run, scorer, rows_of, tree, batched, at_input, scale, call, layered=layer is not None)
+    if sources.state() != before:
+        refuse_random_draws(function, sources)
+    if examples > 1 and call.split:
+        _refuse_split_settings(function, tuple(leaf[-1:] for leaf in own))
+    return function
 
 
 def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
@@ -188,6 +195,39 @@ def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
 def _brief(value: Any) -> str:
     """A value in a message; of arrays, the shape alone."""
     return f"a {type(value).__name__} of shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(value)
+
+
+def _refuse_split_settings(function: TorchFunction, last: Leaves) -> None:
+    """Refuse further arguments that look like one entry per example and are a setting for all rows, as far as a run can show.
+
+    Args:
+        function: what is explained, with at least two examples.
+        last: the model's own input of the last example, (1, ...) each.
+    """
+    call, split = function.call, function.call.split
+    rows = torch.tensor([function.examples - 1], device=last[0].device)
+
+    def agrees(kept: Sequence[int | str]) -> bool:
+        """Whether the last example scores alone as in the user's batch."""
+        try:
+            with torch.no_grad():
+                alone = function.scorer(replace(call, kept=frozenset(kept))(last, rows), rows)
+        except Exception:
+            return False
+        change = abs(float(alone[0]) - float(function.at_input[-1]))
+        return change <= float(rounding_between_calls(function)[-1])
+
+    if agrees(()):
+        return
+    cause = next((kept for kept in [*([one] for one in split), split] if agrees(kept)), None)
+    if cause is None:
+        return  # other rows have an influence of their own, which is found among the rows of a path
+    raise OptionError(
+        f"got {call.named(cause)} with {function.examples} entries for {function.examples} examples, and split it with the "
+        "rows: but the model scores single rows as it scores all together only if it is kept whole. Expected one entry per "
+        "example, or a setting that does not look like it: put it into the model with functools.partial, or pass numbers as a "
+        "tuple."
+    )
 
 
 def _ordinary(tensor: Tensor) -> Tensor:

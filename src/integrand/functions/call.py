@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..errors import IntegrandError
@@ -37,6 +38,7 @@ class ModelCall:
         args: further positional arguments, not explained.
         kwargs: further keyword arguments, not explained.
         copies: hand the model a copy, because it writes into its input.
+        kept: further arguments, by place or by name, that are handed on as they are, whatever they look like.
     """
 
     model: Model
@@ -46,6 +48,7 @@ class ModelCall:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     copies: bool = False
+    kept: frozenset[int | str] = frozenset()
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> list[Any]:
         """Run the model on ``leaves`` of shape (N, ...), row i belonging to example ``rows[i]``."""
@@ -53,14 +56,13 @@ class ModelCall:
             leaves = tuple(leaf.clone() for leaf in leaves)
         if not self.batched:
             return [self.whole(tuple(leaf[i] for leaf in leaves)) for i in range(len(rows))]
-        args = tuple(take(value, rows, self.examples) for value in self.args)
-        kwargs = {name: take(value, rows, self.examples) for name, value in self.kwargs.items()}
+        args, kwargs = self._further(rows)
         positional, keywords = self.tree.arguments(leaves)
         try:
             return [self.model(*positional, *args, **keywords, **kwargs)]
         except Exception as error:
             if not isinstance(error, IntegrandError) and not out_of_memory(error):
-                error.add_note(self._note(leaves, args, kwargs))
+                error.add_note(self._note(leaves))
             raise
 
     def whole(self, leaves: Leaves) -> Any:
@@ -68,14 +70,40 @@ class ModelCall:
         positional, keywords = self.tree.arguments(leaves)
         return self.model(*positional, *self.args, **keywords, **self.kwargs)
 
-    def _note(self, leaves: Leaves, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    def _further(self, rows: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The further arguments for some rows."""
+        given = {name: take(value, rows, self.examples) for name, value in self.kwargs.items() if name not in self.kept}
+        args = tuple(v if i in self.kept else take(v, rows, self.examples) for i, v in enumerate(self.args))
+        return args, {name: given.get(name, value) for name, value in self.kwargs.items()}
+
+    @property
+    def split(self) -> list[int | str]:
+        """The further arguments that have one entry per example, and are split with the rows: by place or by name."""
+        if not self.batched:
+            return []
+        args, kwargs = self._further(torch.zeros(1, dtype=torch.long))
+        places = [i for i, (new, old) in enumerate(zip(args, self.args, strict=True)) if new is not old]
+        return [*places, *(name for name, new in kwargs.items() if new is not self.kwargs[name])]
+
+    def split_words(self) -> str:
+        """A sentence on the further arguments that are split with the rows, and how to keep them whole; empty without any."""
+        if not self.split:
+            return ""
+        return (
+            f" With the rows, {self.named(self.split)} was split, having one entry per example; what is one setting for all "
+            "rows, put into the model with functools.partial."
+        )
+
+    def named(self, places: Sequence[int | str]) -> str:
+        """Further arguments as the user wrote them."""
+        return ", ".join(f"args[{place}]" if isinstance(place, int) else f"kwargs[{place!r}]" for place in places)
+
+    def _note(self, leaves: Leaves) -> str:
         """What an error inside the model cannot say: what it was called with."""
-        split = [f"args[{i}]" for i, (new, old) in enumerate(zip(args, self.args, strict=True)) if new is not old]
-        split += [f"kwargs[{name!r}]" for name, new in kwargs.items() if new is not self.kwargs[name]]
         shapes = ", ".join(f"x{name} of shape {tuple(leaf.shape)}" for name, leaf in zip(self.tree.names, leaves, strict=True))
         return (
             f"integrand called the model with {shapes}: several points on the paths of {self.examples} example(s)"
-            + (f", and split {', '.join(split)} with them, which have one entry per example" if split else "")
+            + (f", and split {self.named(self.split)} with them, which have one entry per example" if self.split else "")
             + ". Expected a model that takes any number of rows. If x is one example without a batch dimension, pass "
             "batched=False; if the model takes one row at a time, chunk=1; what must not be split, put into the model with "
             "functools.partial."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +34,9 @@ MOST = 1000
 
 _CONTAINERS = (list, tuple, set, dict)
 
+Generator = np.random.Generator | np.random.RandomState | torch.Generator | random.Random
+GENERATORS = (np.random.Generator, np.random.RandomState, torch.Generator, random.Random)
+
 
 def modules_of(model: Callable[..., Any]) -> list[nn.Module]:
     """The modules that a callable runs, as far as can be seen: itself, its closure, its object, what it names.
@@ -40,19 +45,34 @@ def modules_of(model: Callable[..., Any]) -> list[nn.Module]:
     >>> modules_of(lambda x: net(x).sigmoid()) == [net]
     True
     """
-    found: dict[int, nn.Module] = {}
+    modules = [getattr(value, "_orig_mod", value) for value in _within(model) if isinstance(value, nn.Module)]
+    return list({id(module): module for module in modules}.values())  # torch.compile wraps what it calls _orig_mod
+
+
+def generators_of(model: Callable[..., Any]) -> list[Generator]:
+    """The random generators that a callable or one of its modules holds, as far as can be seen.
+
+    >>> own = np.random.default_rng(0)
+    >>> generators_of(lambda x: x + own.random()) == [own]
+    True
+    """
+    held = [value for value in _within(model) if isinstance(value, GENERATORS)]
+    # By their exact type, which is several times as fast: large models have tens of thousands of attributes.
+    held += [value for module in all_modules(modules_of(model)) for value in vars(module).values() if type(value) in GENERATORS]
+    return list({id(generator): generator for generator in held}.values())
+
+
+def _within(model: Callable[..., Any]) -> list[object]:
+    """A callable and what it holds or names, each once; modules are not looked into."""
     seen: dict[int, object] = {}  # the objects too, so that no id is used again
     waiting: list[tuple[object, int]] = [(model, 0)]
     for value, depth in waiting:
         if id(value) in seen or depth > DEPTH:
             continue
         seen[id(value)] = value
-        if isinstance(value, nn.Module):
-            module = getattr(value, "_orig_mod", value)  # what torch.compile wraps
-            found[id(module)] = module
-        else:
+        if not isinstance(value, (nn.Module, *GENERATORS)):
             waiting += [(part, depth + 1) for part in _parts(value)]
-    return list(found.values())
+    return list(seen.values())
 
 
 def all_modules(roots: Iterable[nn.Module]) -> list[nn.Module]:
@@ -83,7 +103,7 @@ def _parts(value: object) -> Iterable[object]:
     slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
     held = [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in slots)]
     # An object's modules, and what it may call; not every object that it knows.
-    return [part for part in held if isinstance(part, (nn.Module, *_CONTAINERS)) or callable(part)]
+    return [part for part in held if isinstance(part, (nn.Module, *_CONTAINERS, *GENERATORS)) or callable(part)]
 
 
 def _listed(slots: str | Iterable[str]) -> list[str]:

@@ -20,12 +20,13 @@ from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Certificate, Promise, Status
 from ..engine import warn_if_missed, warn_if_same
 from ..errors import NonFiniteError
-from ..evaluation.checks import check_rows, scores_again
+from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
 from ..evaluation.evaluator import Evaluator
 from ..evaluation.progress import ProgressOption, Reporter
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
+from ..functions.randomness import scores_again
 from ..functions.target import Score, Target
 from ..memory import Halving, in_chunks
 from ..paths.base import Nodes, segment
