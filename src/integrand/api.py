@@ -73,7 +73,7 @@ def integrated_gradients(
             function from the output to one score per example. None means the only output, else the top class of x.
             Several outputs of one input are equal rows of x with a list of targets: they share forward passes.
         score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax
-            (sigmoid for a single output).
+            (sigmoid for a single output). Outputs that are probabilities already are refused, since they would pass twice.
         tol: the relative L1 error over the features to integrate to, sum|a - a*| / sum|a*|, for each example.
         steps: a fixed number of gradient evaluations instead; the certificate still says how far off they are.
         rule: with ``steps``, the rule: ``right`` is the paper's equation 3; default ``gauss-legendre``. Or a

@@ -22,6 +22,7 @@ The tree::
     ├── ConvergenceWarning     the tolerance was not met; the certificate says why and what to do
     ├── ZeroAttributionWarning the score does not depend on an input, or the input equals the baseline
     ├── BaselineWarning        the baseline has the explained class already
+    ├── ScoreWarning           outputs that seem to be probabilities already were passed through softmax or sigmoid
     ├── InPlaceWarning         the model writes into its input (a copy was explained), or into a buffer too large to be put back
     └── MemoryBackoffWarning   out of memory: chunks were made smaller and the run went on
 
@@ -116,6 +117,10 @@ class ZeroAttributionWarning(IntegrandWarning):
 
 class BaselineWarning(IntegrandWarning):
     """The explained class is there at the baseline already, so that little of it is explained."""
+
+
+class ScoreWarning(IntegrandWarning):
+    """Outputs that seem to be probabilities already were passed through softmax or sigmoid."""
 
 
 class InPlaceWarning(IntegrandWarning):

@@ -26,6 +26,7 @@ from ..errors import (
 from ..functions.call import ModelCall, RunsRows
 from ..functions.layer import Layers, LayerSide, capture, find_modules
 from ..functions.model_state import undisturbed, without_numbers
+from ..functions.probabilities import refuse_second_squash
 from ..functions.randomness import RandomSources, refuse_random_draws, rounding_between_calls
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
 from ..memory import all_rows, joined
@@ -172,6 +173,8 @@ def build(
         refuse_random_draws(function, sources)
     if examples > 1 and call.split:
         _refuse_split_settings(function, tuple(leaf[-1:] for leaf in own))
+    if scorer.score != "logit":
+        refuse_second_squash(function, outputs)
     return function
 
 

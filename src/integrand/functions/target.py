@@ -149,9 +149,13 @@ def _normalised(tensor: Tensor, score: Score) -> Tensor:
     tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
     if tensor[0].numel() == 1:
         return tensor.sigmoid() if score == "probability" else torch.nn.functional.logsigmoid(tensor)
-    # Classes are the last dimension of (rows, positions, classes), the second of images (rows, classes, H, W).
-    dim = -1 if tensor.ndim <= 3 else 1
+    dim = class_dim(tensor)
     return tensor.softmax(dim) if score == "probability" else tensor.log_softmax(dim)
+
+
+def class_dim(tensor: Tensor) -> int:
+    """The dimension of classes: the last of (rows, positions, classes), the second of images (rows, classes, H, W)."""
+    return -1 if tensor.ndim <= 3 else 1
 
 
 def _chosen(value: Any, count: int | None) -> Tensor:

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import nn
 
 import integrand as ig
+from integrand.apps.images import explain
 from integrand.apps.images import sources as _sources
 from integrand.apps.networks import Network, Preprocess, imagenet, load
 from integrand.apps.photos import Photo
@@ -487,3 +488,28 @@ def test_files_that_are_not_networks(tmp_path, net, capfd):
             load(tmp_path / name)
         assert "\n" not in str(caught.value)
     assert "Traceback" not in capfd.readouterr().err
+
+
+# networks that end in a softmax or a sigmoid of their own
+
+
+@pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")
+@pytest.mark.parametrize(("outputs", "end"), [(3, nn.Softmax(1)), (1, nn.Sigmoid())], ids=["softmax", "sigmoid"])
+def test_a_networks_own_probabilities_are_not_squashed_again(outputs, end):
+    """The same answer, probability and attributions as of the logits."""
+    torch.manual_seed(0)
+    logits = nn.Sequential(nn.Flatten(), nn.Linear(192, outputs)).eval()
+    with torch.no_grad():
+        logits[1].weight *= 0.1
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    options = {"rival": False, "tol": 1e-4}
+    plain, own = (
+        explain(pixels, Network("small", module, PLAIN, None, "a test", outputs=outputs), **options)
+        for module in (logits, nn.Sequential(logits, end))
+    )
+    assert 0.01 < plain.answer.probability < 0.99
+    assert own.answer.probability == pytest.approx(plain.answer.probability, rel=1e-5)
+    assert own.result.certificate[0].score == pytest.approx(plain.answer.probability, rel=1e-5)
+    torch.testing.assert_close(own.result.values, plain.result.values, rtol=1e-3, atol=1e-5)
+    with pytest.raises(OptionError, match=r"twice\. Expected logits\. Take the outputs as they are with score='logit'"):
+        explain(pixels, Network("small", nn.Sequential(logits, end), PLAIN, None, ""), score="log-probability", **options)

@@ -26,6 +26,7 @@ from ...errors import OptionError
 from ...evaluation.progress import ProgressOption
 from ...files import write
 from ...functions.model_state import undisturbed
+from ...functions.probabilities import adds_up_to_one, squashed
 from ...functions.target import main_tensor
 from ...methods.gradients import GradientTimesInput
 from .model import Network
@@ -266,15 +267,14 @@ class PhotoCase:
 
 def _answers(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
     """The network's answers, most probable first, and the scale to explain them on."""
-    with undisturbed(network.module), torch.no_grad():
-        values = main_tensor(network.module(x))[0].double().cpu()
-    if values.numel() == 1:
-        return (Answer(0, network.label(0), float(values.sigmoid())),), score
-    if bool((values >= 0).all()) and abs(float(values.sum()) - 1) < 1e-3:
-        probabilities = values  # the network ends in a softmax of its own
+    with undisturbed(network.module):
+        output = main_tensor(network.module(x.detach().clone().requires_grad_()))
+    values = output.detach()[0].double().cpu().reshape(-1)
+    if squashed(output) or adds_up_to_one(output.detach()):
+        probabilities = values  # the network ends in a softmax or a sigmoid of its own
         score = "logit" if score == "probability" else score
     else:
-        probabilities = values.softmax(0)
+        probabilities = values.sigmoid() if values.numel() == 1 else values.softmax(0)
     order = probabilities.argsort(descending=True, stable=True).tolist()
     return tuple(Answer(k, network.label(k), float(probabilities[k])) for k in order), score
 
