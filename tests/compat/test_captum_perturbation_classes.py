@@ -274,6 +274,24 @@ def test_masks_of_their_own_have_certificates_of_their_own():
     assert len(found.certificate) == 3
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_progress_is_shown_as_captum_shows_it(name, capsys):
+    args = (rows(2, 3), (2,)) if name == "Occlusion" else (rows(2, 3),)
+    explainer = getattr(compat, name)(model())
+    quiet(explainer.attribute, *args, target=0)
+    assert capsys.readouterr().err == ""
+    quiet(explainer.attribute, *args, target=0, show_progress=True)
+    assert f"{explainer.get_name()} attribution: 100%" in capsys.readouterr().err
+
+
+def test_models_for_one_example_at_a_time():
+    """A row may be that of the only example or that of the batch: it is the batch's where two examples give one row."""
+    x = torch.tensor([[2.0, 3.0]])
+    found = compat.FeatureAblation(lambda x: x.sum().reshape(1)).attribute(x)
+    assert torch.equal(found, x)
+    assert torch.equal(compat.FeatureAblation(lambda x: x.view(2).sum()[None]).attribute(x), x)
+
+
 def test_one_feature():
     x = torch.tensor([[2.0]])
     for name in BY_MASK[1:]:

@@ -107,7 +107,12 @@ def movers(problem: Problem, players: Players) -> Tensor:
 
 
 def coalition_scores(
-    problem: Problem, players: Players, coalitions: Callable[[Tensor], Tensor], count: int, examples: Tensor
+    problem: Problem,
+    players: Players,
+    coalitions: Callable[[Tensor], Tensor],
+    count: int,
+    examples: Tensor,
+    tell: Callable[[Progress], None] | None = None,
 ) -> Tensor:
     """The mean over the baselines of the score with some players at the input and the others at the baseline.
 
@@ -118,6 +123,7 @@ def coalition_scores(
             from baseline (0) to input (1).
         count: how many coalitions there are.
         examples: the numbers of the examples to score, (E,).
+        tell: whom to tell of scores as they come, counted as evaluations.
 
     Returns:
         The scores, (count, E) in float64.
@@ -138,7 +144,12 @@ def coalition_scores(
         _check_finite(total, rows)
         return total / len(problem.starts)
 
-    parts = [part for _, part in problem.chunked(count * len(examples), run)]
+    parts, done = [], 0
+    for index, part in problem.chunked(count * len(examples), run):
+        parts.append(part)
+        done += len(index)
+        if tell is not None:
+            tell(Progress(len(examples), 0, done, count * len(examples)))
     return torch.cat(parts).reshape(count, len(examples))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from ..attribution import Attribution
 from ..certificate import Promise, promised
 from ..errors import OptionError
+from ..evaluation.progress import Progress
 from .method import MOST_POINTS, Found, Method, Problem
 from .sampling import (
     HELD,
@@ -116,7 +117,14 @@ class Shapley(Method):
         )
 
 
-def marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
+def marginals(
+    problem: Problem,
+    players: Players,
+    ranks: Tensor,
+    examples: Tensor,
+    ends: tuple[Tensor, Tensor],
+    tell: Callable[[Progress], None] | None = None,
+) -> Tensor:
     """What each player changes in each ordering, (orderings, examples, players).
 
     Args:
@@ -125,13 +133,15 @@ def marginals(problem: Problem, players: Players, ranks: Tensor, examples: Tenso
         ranks: (orderings, players) the place of each player in each ordering.
         examples: the numbers of the examples.
         ends: the scores of these examples with no player and with every player at the input.
+        tell: whom to tell of scores as they come.
     """
     orderings, steps = len(ranks), players.count - 1
 
     def coalitions(index: Tensor) -> Tensor:
         return ranks[index // steps] < (index % steps + 1)[:, None]
 
-    between = coalition_scores(problem, players, coalitions, orderings * steps, examples).unflatten(0, (orderings, steps))
+    scores = coalition_scores(problem, players, coalitions, orderings * steps, examples, tell)
+    between = scores.unflatten(0, (orderings, steps))
     first, last = (end.expand(orderings, 1, -1) for end in ends)
     changes = torch.cat([first, between, last], 1).diff(dim=1)
     return changes.gather(1, ranks[:, :, None].expand(-1, -1, len(examples))).movedim(1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from torch import Tensor
 from ...attribution import Attribution
 from ...certificate import Certificate
 from ...errors import InputError, OptionError
+from ...evaluation.progress import Progress
 from ...functions.model_state import undisturbed
 from ...functions.target import Target, main_tensor
 from ...methods.method import Found, Problem, open_problem
@@ -21,9 +23,22 @@ from ...methods.sampling import Players
 from ...methods.shapley import Shapley
 from ...trees import Leaves, Tensors, flat, flatten
 from .captum_call import CaptumProblem
+from .certified_class import CertifiedClass
+from .reference_classes import repeated_args
 
 Explain = Callable[[Problem, Players], Found]
 """From a problem with one score per example and its features, to what was found."""
+
+
+class PerturbationClass(CertifiedClass):
+    """A method that scores inputs with some features at the baseline, and needs no gradients.
+
+    Args:
+        forward_func: the model, or any function of tensors.
+    """
+
+    def _bar(self, shown: bool) -> AttributionBar | None:
+        return AttributionBar(self.get_name()) if shown else None
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,35 @@ class PlainModel:
         return out.double() if isinstance(out, Tensor) and not out.dtype.is_floating_point else out
 
 
+class AttributionBar:
+    """A progress bar on the terminal, as Captum shows one.
+
+    Args:
+        name: what is computed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._words = f"{name} attribution"
+        self._bar: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show where the run stands; a bar that is full is closed, and the next one begins anew."""
+        done = progress.gradients >= progress.expected
+        if self._bar is None:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                if done:
+                    print(f"{self._words}: 100%", file=sys.stderr)
+                return
+            self._bar = tqdm(total=progress.expected, desc=self._words)
+        self._bar.total = progress.expected
+        self._bar.update(progress.gradients - self._bar.n)
+        if done:
+            self._bar.close()
+            self._bar = None
+
+
 @dataclass(frozen=True)
 class PerturbationCall:
     """A call of one of Captum's perturbation classes.
@@ -60,7 +104,7 @@ class PerturbationCall:
         outputs: the shape of the output for each example, after the target; for an ``aggregate``, the shape of the output.
         aggregate: whether the output is one for the whole batch, which is then one example.
         rows: rows to run at a time; chosen here if None.
-        progress: whether to show a bar.
+        progress: the bar that is shown, if any.
     """
 
     problem: CaptumProblem
@@ -71,7 +115,7 @@ class PerturbationCall:
     outputs: tuple[int, ...]
     aggregate: bool
     rows: int | None
-    progress: bool
+    progress: AttributionBar | None
 
     @staticmethod
     def of(
@@ -82,7 +126,7 @@ class PerturbationCall:
         further: Any,
         feature_mask: Any,
         perturbations_per_eval: int,
-        show_progress: bool,
+        bar: AttributionBar | None,
     ) -> PerturbationCall:
         """Settle what Captum leaves open, with one run of the model at the inputs."""
         several = perturbations_per_eval
@@ -103,7 +147,7 @@ class PerturbationCall:
         kinds = tuple(leaf.dtype if leaf.dtype.is_floating_point else torch.float32 for leaf in asked.end)
         features = max(int(mask.max()) for mask in labels if mask.numel()) + 1
         rows = several * len(ends[0]) if several > 1 else None
-        return PerturbationCall(problem, labels, features, kinds, index, outputs, aggregate, rows, bool(show_progress))
+        return PerturbationCall(problem, labels, features, kinds, index, outputs, aggregate, rows, bar)
 
     @property
     def examples(self) -> int:
@@ -203,6 +247,11 @@ class PerturbationCall:
         return leaf[:1] if self.aggregate else leaf
 
 
+def bar_of(problem: Problem) -> Callable[[Progress], None] | None:
+    """The bar of a problem, if it has one."""
+    return problem.progress if callable(problem.progress) else None
+
+
 def exact_shapley(problem: Problem, players: Players, tol: float) -> Found:
     """Shapley values by the method of that name: exactly where there are few features, else to a tolerance."""
     return spread(Shapley(tol=tol).found(problem, players), players)
@@ -233,8 +282,15 @@ def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tup
     if target is not None and not isinstance(target, (int, tuple)):
         return (), False
     with undisturbed(problem.model), torch.no_grad():
-        out = main_tensor(problem.model(*problem.tree.arguments(problem.end)[0], *problem.args))
-    if out.ndim > len(index) and out.shape[0] == len(problem.end[0]):
+        out = _output(problem, 1)
+        examples = len(problem.end[0])
+        rows = out.ndim > len(index) and out.shape[0] == examples
+        if rows and examples == 1:  # one row may be that of the example or that of the batch: two examples tell
+            try:
+                rows = _output(problem, 2).shape[:1] == (2,)
+            except Exception:
+                rows = False  # a model for one example at a time
+    if rows:
         try:
             return tuple(_selected(out, index, rows=True).shape[1:]), False
         except IndexError:
@@ -245,6 +301,14 @@ def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tup
         raise InputError(
             f"got target={target!r} for an output of shape {tuple(out.shape)}; expected an index within it, or None."
         ) from error
+
+
+def _output(problem: CaptumProblem, copies: int) -> Tensor:
+    """The model's output for so many copies of the inputs."""
+    examples = len(problem.end[0])
+    leaves = tuple(leaf.repeat(copies, *[1] * (leaf.ndim - 1)) for leaf in problem.end)
+    args = problem.args if copies == 1 else repeated_args(problem.args, examples, copies)
+    return main_tensor(problem.model(*problem.tree.arguments(leaves)[0], *args))
 
 
 def _labels(feature_mask: Any, end: Leaves) -> Leaves:

@@ -20,9 +20,8 @@ from ...methods.sampling import Players, Sampled, as_array, coalition_scores
 from ...methods.shapley import Shapley, marginals
 from ...trees import flat
 from .captum_call import Baselines, Inputs
-from .certified_class import CertifiedClass
 from .path_classes import InputsT
-from .perturbation_call import Explain, PerturbationCall, exact_shapley, spread
+from .perturbation_call import Explain, PerturbationCall, PerturbationClass, bar_of, exact_shapley, spread
 from .reference_classes import check_count
 from .surrogate_classes import KernelShap, Lime
 
@@ -37,7 +36,7 @@ ABLATION = promised(
 """What ablation promises of each axiom."""
 
 
-class ComparisonClass(CertifiedClass):
+class ComparisonClass(PerturbationClass):
     """A class that compares the inputs with baselines.
 
     Args:
@@ -89,7 +88,7 @@ class CaptumFeatureAblation(ComparisonClass, name="FeatureAblation"):
         _refuse(kwargs)
         call = PerturbationCall.of(
             self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval,
-            show_progress,
+            self._bar(show_progress),
         )  # fmt: skip
         return cast("InputsT", call.built([leaf.flatten(0, 1) for leaf in call.values(_ablated)]))
 
@@ -107,7 +106,7 @@ class CaptumFeatureAblation(ComparisonClass, name="FeatureAblation"):
         _refuse(kwargs or {})
         return PerturbationCall.of(
             self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval,
-            show_progress,
+            self._bar(show_progress),
         ).attribution(_ablated)  # fmt: skip
 
 
@@ -123,7 +122,7 @@ def _ablated(problem: Problem, players: Players) -> Found:
     def without(index: Tensor) -> Tensor:
         return torch.ne(present[index][:, None], players.columns)
 
-    scores = coalition_scores(problem, players, without, len(present), _every(problem))
+    scores = coalition_scores(problem, players, without, len(present), _every(problem), bar_of(problem))
     losses = torch.zeros(problem.examples, players.width, dtype=torch.float64, device=problem.device)
     losses[:, present] = _at_input(problem) - scores.T
     return Found(losses[:, players.labels], ABLATION, rule="one feature at a time", forwards=len(present), total=losses.sum(1))
@@ -196,8 +195,9 @@ class CaptumOcclusion(ComparisonClass, name="Occlusion"):
         show_progress: bool,
     ) -> tuple[PerturbationCall, Windows]:
         call = PerturbationCall.of(
-            self.forward_func, inputs, baselines, target, additional_forward_args, None, perturbations_per_eval, show_progress
-        )
+            self.forward_func, inputs, baselines, target, additional_forward_args, None, perturbations_per_eval,
+            self._bar(show_progress),
+        )  # fmt: skip
         shapes = [tuple(leaf.shape[1:]) for leaf in call.problem.end]
         return call, Windows.of(shapes, sliding_window_shapes, strides)
 
@@ -240,17 +240,16 @@ class Windows:
         """What the score loses without each window, averaged for each number over its windows."""
         features = torch.arange(problem.features, device=problem.device)
         players = Players(features, features, problem.features)
-        scores = coalition_scores(problem, players, lambda i: ~self._masks(problem, i), len(self.places), _every(problem))
+        count, every = len(self.places), _every(problem)
+        scores = coalition_scores(problem, players, lambda i: ~self._masks(problem, i), count, every, bar_of(problem))
         losses = _at_input(problem) - scores.T
-        total, count = (
-            torch.zeros(problem.examples, problem.features, device=problem.device).double(),
-            torch.zeros_like(features),
-        )
-        for i in range(len(self.places)):
+        total = torch.zeros(problem.examples, problem.features, dtype=torch.float64, device=problem.device)
+        windows = torch.zeros_like(features)
+        for i in range(count):
             [mask] = self._masks(problem, torch.tensor([i]))
             total[:, mask] += losses[:, i : i + 1]
-            count += mask
-        return Found(total / count, ABLATION, rule="one window at a time", forwards=len(self.places), total=losses.sum(1))
+            windows += mask
+        return Found(total / windows, ABLATION, rule="one window at a time", forwards=count, total=losses.sum(1))
 
     def _masks(self, problem: Problem, index: Tensor) -> Tensor:
         """Which numbers some windows cover, (N, features)."""
@@ -345,7 +344,9 @@ class CaptumShapleyValueSampling(ComparisonClass, name="ShapleyValueSampling"):
         show_progress: bool,
         tol: float = 0.05,
     ) -> tuple[PerturbationCall, Explain]:
-        call = PerturbationCall.of(self.forward_func, inputs, baselines, target, further, mask, per_eval, show_progress)
+        call = PerturbationCall.of(
+            self.forward_func, inputs, baselines, target, further, mask, per_eval, self._bar(show_progress)
+        )
         if n_samples is None:
             return call, partial(exact_shapley, tol=tol)
         # Drawn once, so that all outputs and examples have the same orders, as in Captum.
@@ -361,7 +362,7 @@ def _from_orders(problem: Problem, players: Players, orders: Tensor, tol: float)
     if players.count == 1:
         each = (score - base)[None, :, None].expand(len(orders), -1, -1)
     else:
-        each = marginals(problem, players, ranks, _every(problem), (base, score))
+        each = marginals(problem, players, ranks, _every(problem), (base, score), bar_of(problem))
     count = torch.full((problem.examples,), len(orders), device=problem.device)
     chance = each.std(0) / math.sqrt(len(orders)) if len(orders) > 1 else torch.full_like(each[0], math.nan)
     found = Sampled(each.mean(0), chance, count)

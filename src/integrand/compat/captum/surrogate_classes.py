@@ -30,9 +30,8 @@ from ...methods.method import Found, Problem
 from ...methods.sampling import Players, coalition_scores
 from ...methods.shapley import Shapley
 from .captum_call import Baselines, Inputs
-from .certified_class import CertifiedClass
 from .path_classes import InputsT
-from .perturbation_call import PerturbationCall, spread
+from .perturbation_call import PerturbationCall, PerturbationClass, bar_of, spread
 from .reference_classes import check_count
 
 Mask = Tensor | tuple[Tensor, ...] | None
@@ -52,7 +51,7 @@ LARGE = 1e6
 """The weight of the points that a KernelShap must pass through: all features at the input, or none."""
 
 
-class SurrogateClass(CertifiedClass):
+class SurrogateClass(PerturbationClass):
     """A class that fits a linear model to the scores of inputs with some features at the baseline.
 
     Args:
@@ -130,7 +129,7 @@ class SurrogateClass(CertifiedClass):
     ) -> tuple[Attribution, Tensor]:
         """The attribution, and the coefficients of each example, (examples, features)."""
         call = PerturbationCall.of(
-            self.forward_func, inputs, baselines, target, further, _from_zero(mask), per_eval, show_progress
+            self.forward_func, inputs, baselines, target, further, _from_zero(mask), per_eval, self._bar(show_progress)
         )
         questions = [SurrogateQuestion.of(call, i) for i in range(1 if call.aggregate else call.examples)]
         # Before the model is run, after which torch's generator is put back.
@@ -256,7 +255,8 @@ class WeighedPoints:
     def scored(self, problem: Problem, players: Players, example: int) -> tuple[Floats, Floats]:
         """The points, (N, features), and their scores, (N,), in float64."""
         on = self.points.bool().to(problem.device)
-        scores = coalition_scores(problem, players, on.__getitem__, len(on), torch.tensor([example], device=problem.device))
+        one = torch.tensor([example], device=problem.device)
+        scores = coalition_scores(problem, players, on.__getitem__, len(on), one, bar_of(problem))
         return self.points.double().cpu().numpy(), scores[:, 0].cpu().numpy()
 
 
