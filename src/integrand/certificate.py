@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Status(enum.Enum):
     NOISE = "noise floor"
     """The gradients are not precise enough for this tolerance."""
     JUMP = "not complete"
-    """The score jumps: no integral of its gradient can sum to its change."""
+    """The score changes where no gradient flows: no integral of its gradient can sum to its change."""
     EXACT = "exact"
     """Nothing was estimated: the values are what the method defines, to rounding."""
 
@@ -100,8 +101,11 @@ class ExampleCertificate:
             that were evaluated in both, relative like the error, and counted into it. Their mean difference is made up for.
         target: the explained output, in words.
         needed: gradient evaluations that the tolerance is expected to take, where the budget was spent.
-        jump_at: where on the path (0 to 1) the score jumps, for ``Status.JUMP``.
-        jump_size: by how much.
+        unseen: for ``Status.JUMP``, how the score changes where no gradient flows: ``"jump"`` at one place (a threshold),
+            ``"steps"`` at many (quantisation) or ``"throughout"`` (part of the model or the path is cut from autograd). For
+            ``Status.NOISE``, ``"rounding"`` where the model rounds inside, to far fewer digits than its precision has.
+        jump_at: where on the path (0 to 1) the largest jump or step is that was found.
+        jump_size: by how much the score changes there.
         curves: one certificate each for several baselines or pieces of a path.
         knob: what to raise where the budget was spent.
         note: what else the method has to say of this example.
@@ -126,6 +130,7 @@ class ExampleCertificate:
     knob: str = "raise max_evaluations, steps or memory"
     note: str = ""
     moved: float = 0.0
+    unseen: Literal["", "jump", "steps", "throughout", "rounding"] = ""
 
     @property
     def converged(self) -> bool:
@@ -137,6 +142,12 @@ class ExampleCertificate:
         """What to do about the status, in words ('' when there is nothing to do)."""
         if self.converged:
             return ""
+        if self.status is Status.NOISE and self.unseen == "rounding":
+            return (
+                f"the score moves in steps of up to {number(self.jump_size)} about its slope: something inside the model "
+                "rounds (quantisation, a cast to fewer digits); take that out, or ask for a tolerance above "
+                f"{percent(self.error)}"
+            )
         if self.status is Status.NOISE:
             wider = "a model and input in " + ("float32" if self.precision in ("bfloat16", "float16") else "float64")
             return (
@@ -144,17 +155,35 @@ class ExampleCertificate:
                 f"use {'precision=' + repr('float32') if self.moved else wider} or a tolerance above {percent(self.error)}"
             )
         if self.status is Status.JUMP:
-            return (
-                f"the score jumps by {number(self.jump_size)} at t = {number(self.jump_at, 8)} of the path, where it has no "
-                "gradient (rounding, argmax, a hard threshold), so attributions cannot sum to its change; "
-                "explain a score before the threshold"
-            )
+            return self._unseen_change()
         if math.isnan(self.error):
             return "too few steps to estimate the error; use more, or None to integrate to a tolerance"
         wanted = "" if self.needed is None else f" (about {self.needed} evaluations)"
         return (
             f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; {self.knob}{wanted}, or ask for "
             "a larger tol"
+        )
+
+    def _unseen_change(self) -> str:
+        """What to do where the score changes without a gradient, in words."""
+        if self.unseen == "throughout":
+            return (
+                f"{number(-self.residual)} of the change of the score comes from where no gradient flows, all along the path, "
+                "so attributions cannot sum to it: part of the model or of the path is cut from autograd (.detach(), .data, "
+                "torch.no_grad(), .item(), numpy), or a backward pass or a velocity is not the derivative; take that out"
+            )
+        if self.unseen == "steps":
+            return (
+                f"{number(-self.residual)} of the change of the score comes in small steps that have no gradient (one of "
+                f"{number(self.jump_size)} at t = {number(self.jump_at, 8)} of the path), so attributions cannot sum to it; "
+                "explain the model before it is quantised or rounded"
+            )
+        size = self.jump_size or 0.0
+        elsewhere = " and elsewhere" if abs(self.residual + size) > 0.01 * abs(size) + self.tol * self.magnitude else ""
+        return (
+            f"the score jumps by {number(size)} at t = {number(self.jump_at, 8)} of the path{elsewhere}, where it has no "
+            "gradient (rounding, argmax, a hard threshold), so attributions cannot sum to its change; "
+            "explain a score before the threshold"
         )
 
     def __str__(self) -> str:

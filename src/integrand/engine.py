@@ -18,7 +18,7 @@ from .attribution import Attribution, columns_of
 from .backends import Backend
 from .backends.precision import Precision
 from .backends.torch_function import TorchFunction
-from .certificate import Certificate, Promise, promised
+from .certificate import Certificate, Promise, Status, promised
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning, warn
 from .evaluation.chunks import CHANNELS_LAST, Chunks
 from .evaluation.evaluator import Evaluator
@@ -180,13 +180,13 @@ def attribute(
     if columns is not None:
         # The column after the groups holds what belongs to none of them: the certificate accounts for all features.
         if not values.detach().any():
-            warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces)
+            warn_if_zero(tuple(torch.zeros_like(leaf) for leaf in function.inputs), function, pieces, certificate)
         # Half precision is for the features; their sums need not be rounded to it.
         sums = values[:, :count].to(torch.promote_types(function.inputs[0].dtype, torch.float32))
         shown_sums = sums if function.batched else sums[0]
         return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
     leaves = leaves_of(values, function)
-    warn_if_zero(leaves, function, pieces)
+    warn_if_zero(leaves, function, pieces, certificate)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     if masks is not None:
         shown = tuple(torch.where(wide, leaf, torch.zeros_like(leaf)) for leaf, wide in zip(shown, masks, strict=True))
@@ -317,8 +317,13 @@ def _warn_of_no_distance(same: Tensor) -> None:
     )
 
 
-def warn_if_zero(leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece] = ()) -> None:
+def warn_if_zero(
+    leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece] = (), certificate: Certificate | None = None
+) -> None:
     """Warn where every attribution to a tensor is zero though it changes along the path."""
+    why = "the score does not depend on it"
+    if certificate is not None and any(example.status is Status.JUMP for example in certificate):
+        why = "no gradient reaches it, though the score changes,"
     what, use = "x", "this input (an integer cast or a threshold hides it)"
     if function.layered:
         what, use = "the layer's value", "this value (of values that are computed from each other only the last counts)"
@@ -327,7 +332,7 @@ def warn_if_zero(leaves: Leaves, function: TorchFunction, pieces: Sequence[Piece
             continue
         if not _stands_still(pieces, function, i) if pieces else bool(value.any()):
             warn(
-                f"every attribution to {what}{name} is exactly zero: the score does not depend on it along the path from "
+                f"every attribution to {what}{name} is exactly zero: {why} along the path from "
                 f"baseline to input. Check the target, and that the model uses {use}.",
                 ZeroAttributionWarning,
             )

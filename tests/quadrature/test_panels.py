@@ -81,7 +81,7 @@ def test_measure_against_loops() -> None:
         for candidate, degree in enumerate((1, 4)):  # straight lines, and the polynomial through all nodes
             cells = [by_polynomial(slopes[p], width[p], cell, degree) for cell in range(4)]
             missed = np.linalg.norm(np.diff(scores[p]) - cells)
-            assert found.unseen[p, candidate] == pytest.approx(max(missed, abs(found.missing[p, candidate])), abs=1e-13)
+            assert found.gaps[p, candidate] == pytest.approx(max(missed, abs(found.missing[p, candidate])), abs=1e-13)
 
 
 def by_polynomial(slopes: Array, width: float, cell: int, degree: int) -> float:
@@ -105,7 +105,7 @@ def test_steps_that_cancel_within_a_panel_are_seen_in_the_score() -> None:
     scores = np.array([[0.0, 1.0, 1.0, 1.0, 0.0]])
     found = run(np.zeros((1, 5, 2)), scores, np.zeros((1, 5)), np.ones(1))
     np.testing.assert_allclose(found.missing, 0)
-    np.testing.assert_allclose(found.unseen, np.sqrt(2), rtol=1e-12)
+    np.testing.assert_allclose(found.gaps, np.sqrt(2), rtol=1e-12)
 
 
 def test_independent_differences_are_counted() -> None:

@@ -64,7 +64,7 @@ class PrecisionMode:
         """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""
         half = HALF.get(self.name)
         if half is not None and isinstance(function, TorchFunction):
-            function = replace(function, run=AutocastRun(function.run, half))
+            function = replace(function, run=AutocastRun(function.run, half), inside=set())
         with self.switched():
             scores, gradients = function.value_and_grad(leaves, rows, scale=self.scale)
         return scores.float(), gradients

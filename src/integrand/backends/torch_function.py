@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +51,7 @@ class TorchFunction:
         scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
         call: the model's own call.
         layered: whether a layer is explained.
+        inside: what gradients were computed in between score and input, once there were any; autocast may be at work.
     """
 
     run: RunsRows
@@ -62,6 +63,7 @@ class TorchFunction:
     scale: Floats
     call: ModelCall
     layered: bool = False
+    inside: set[torch.dtype] = field(default_factory=set, compare=False)
 
     @property
     def examples(self) -> int:
@@ -124,6 +126,8 @@ class TorchFunction:
         scores = self.scorer(outputs, rows)
         if not scores.requires_grad:
             raise GradientError(no_gradient(outputs[0]))
+        if not self.inside:
+            self.inside.update(dtypes_inside(scores))
         return scores
 
 
@@ -346,6 +350,24 @@ def _has_batch(call: ModelCall, raw: Any, leaves: Leaves, target: Target, *, ali
     except Exception:
         return False
     return bool(more.shape == rows.shape and torch.allclose(more[:-1], tensor, equal_nan=True))
+
+
+def dtypes_inside(scores: Tensor) -> set[torch.dtype]:
+    """The floating point types that autograd goes through on its way back from scores, theirs among them.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> sorted(map(str, dtypes_inside((x.bfloat16() * 2).float().sum())))
+    ['torch.bfloat16', 'torch.float32']
+    """
+    found, seen, left = {scores.dtype}, set(), [scores.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        found.update(one.dtype for one in getattr(node, "_input_metadata", ()))
+        left.extend(before for before, _ in node.next_functions)
+    return {dtype for dtype in found if isinstance(dtype, torch.dtype) and dtype.is_floating_point}
 
 
 def filled(gradients: Sequence[Tensor | None], points: Leaves) -> Leaves:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 DEEPER = 3.0
 """Rounding inside the model over rounding of its input, in what it does to gradients."""
+
+HALF_PLACES = (0.1371, 0.3629, 0.6371, 0.8629)
+"""Where on the path half precision is looked at."""
+
+ROUGHLY = 0.25
+"""What rounding to nearest changes a number by, over the distance between neighbouring numbers: the root mean square."""
 
 
 def check_finite(names: Sequence[str], nodes: Nodes, scores: Floats, slopes: Floats, gradients: Leaves) -> None:
@@ -74,22 +81,99 @@ def score_rounding(function: Function) -> Floats:
     return np.asarray(np.max(changes, axis=0))
 
 
+def score_rounding_along(evaluator: Evaluator, examples: Ints) -> Floats:
+    """By how much F changes along the path when a point changes by one rounding, at most, (examples,).
+
+    As :func:`score_rounding`, but away from x, where a score may jump by the user's choice of x.
+    """
+    places = np.array([0.3147, 0.6173, 0.7219, 0.8371, 0.9293])
+    many = np.repeat(examples, len(places))
+    nodes = Nodes(np.tile(places, len(examples)), many, np.full(len(many), len(evaluator.pieces) - 1))
+    generator = torch.Generator().manual_seed(0)
+
+    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
+        leaves, rows = evaluator.points_alone(here), evaluator.rows_of(here)
+        changes = []
+        with torch.no_grad():
+            before = evaluator.runner.scores(leaves, rows).double()
+            for _ in range(2):
+                moved = tuple(_one_rounding(leaf, generator) for leaf in leaves)
+                changes.append((evaluator.runner.scores(moved, rows).double() - before).abs())
+        return index, torch.stack(changes).amax(0).cpu().numpy()
+
+    out = np.zeros(len(nodes))
+    for index, change in evaluator.in_chunks(nodes, evaluate):
+        out[index] = change
+        np.add.at(evaluator.forwards, nodes.rows[index], 3)
+    return np.asarray(out.reshape(-1, len(places)).max(1))
+
+
+def _one_rounding(leaf: Tensor, generator: torch.Generator) -> Tensor:
+    """Points with every number changed by one rounding, up or down."""
+    sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
+    return leaf * (1 + torch.finfo(leaf.dtype).eps * sign)
+
+
 def noise(evaluator: Evaluator, examples: Ints) -> Floats:
     """What rounding does to gradient times velocity (L1): three times its change when the point changes by one rounding.
 
     Measured at two times on the first piece where no kink is likely to be, the larger of the two.
     """
-    twice = np.repeat(examples, 2)
-    nodes = Nodes(np.tile([0.2871, 0.7129], len(examples)), twice, np.zeros_like(twice))
+    times = np.array([0.2871, 0.7129])
     generator = torch.Generator().manual_seed(0)
+    out = np.zeros((len(examples), len(times)))
+    for rows, columns, change in _changes(evaluator, examples, times, lambda leaf: _one_rounding(leaf, generator)):
+        out[rows, columns] = DEEPER * change.abs().sum(1).double().cpu().numpy()
+    return np.asarray(out.max(1))
 
-    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
+
+def half_precision_noise(evaluator: Evaluator, examples: Ints) -> Floats:
+    """What rounding to half precision does to the integral of gradient times velocity, however many nodes it has (L1).
+
+    Every feature is scaled by a little more or less than 1, as rounding its weights would do, equally at a few places along the
+    path. What these changes have in common does not average out: the mean of their products over pairs of different places is
+    its square. What they do not have in common averages out over the nodes, and nested differences show it.
+
+    Returns:
+        Three times that, (examples,).
+    """
+    times = np.array(HALF_PLACES)
+    generator = torch.Generator().manual_seed(0)
+    signs = [torch.randint(0, 2, leaf.shape[1:], generator=generator) * 2 - 1 for leaf in evaluator.function.inputs]
+    factors = cycle(signs)  # one leaf after the other
+
+    def scaled(leaf: Tensor) -> Tensor:
+        return leaf * (1 + ROUGHLY * evaluator.epsilon * next(factors).to(leaf.device, leaf.dtype))
+
+    changes = torch.zeros(len(examples), len(times), evaluator.features, dtype=torch.float64)
+    for rows, columns, change in _changes(evaluator, examples, times, scaled):
+        changes[rows, columns] = change.double().cpu()
+    total, own = changes.sum(1).square().sum(1), changes.square().sum((1, 2))
+    common = ((total - own).clamp(min=0) / (len(times) * (len(times) - 1))).sqrt()
+    wide = changes.abs().sum((1, 2)) / changes.square().sum(2).sqrt().sum(1).clamp(min=1e-300)  # from L2 to L1
+    return np.asarray(DEEPER * (common * wide).numpy())
+
+
+def _changes(
+    evaluator: Evaluator, examples: Ints, times: Floats, moved: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[Ints, Ints, Tensor]]:
+    """By how much gradient times velocity changes where points move a little, at some times on the first piece.
+
+    Args:
+        evaluator: evaluates the gradients, two at each point.
+        examples: whose paths.
+        times: where on the path.
+        moved: from a leaf at some points, (N, ...), to where it is moved to.
+
+    Returns:
+        Chunk by chunk which of the examples, which of the times, and the changes, (N, features).
+    """
+    many = np.repeat(examples, len(times))
+    nodes = Nodes(np.tile(times, len(examples)), many, np.zeros_like(many))
+
+    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
         leaves, velocities = evaluator.points(here)
-        rounded = []
-        for leaf in leaves:
-            sign = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device, leaf.dtype) * 2 - 1
-            rounded.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
-        rows, sides = torch.as_tensor(here.rows, device=evaluator.device), [leaves, tuple(rounded)]
+        rows, sides = torch.as_tensor(here.rows, device=evaluator.device), [leaves, tuple(map(moved, leaves))]
         if 2 * len(here) <= evaluator.chunks.size:
             both = tuple(map(torch.cat, zip(*sides, strict=True)))
             found = evaluator.runner(both, rows.repeat(2))[1]
@@ -97,14 +181,11 @@ def noise(evaluator: Evaluator, examples: Ints) -> Floats:
         else:
             first, second = (evaluator.runner(side, rows)[1] for side in sides)
         change = tuple(b.to(evaluator.dtype) - a.to(evaluator.dtype) for a, b in zip(first, second, strict=True))
-        size = evaluator.terms_of(change, velocities, here).abs().sum(1)
-        return index, DEEPER * size.double().cpu().numpy()
+        return index, evaluator.terms_of(change, velocities, here)
 
-    out = np.zeros(len(nodes))
     for index, change in evaluator.in_chunks(nodes, evaluate):
-        out[index] = change
         np.add.at(evaluator.gradients, nodes.rows[index], 2)
-    return np.asarray(out.reshape(-1, 2).max(1))
+        yield *np.divmod(index, len(times)), change
 
 
 def graphs_outdated(evaluator: Evaluator, found: Floats, examples: Ints) -> bool:

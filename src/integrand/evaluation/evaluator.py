@@ -144,6 +144,13 @@ class Evaluator:
         self._runner = Runner(function)
         self._seen = ProfileRecorder()
 
+    def note_precision(self) -> float:
+        """Take note of what the model turned out to compute in, once it has been differentiated; its relative rounding."""
+        for dtype in self.function.inside:
+            if torch.finfo(dtype).eps > self.epsilon:
+                self.precision, self.epsilon = str(dtype).removeprefix("torch."), float(torch.finfo(dtype).eps)
+        return self.epsilon
+
     @property
     def runner(self) -> Runner:
         """Runs the model; a worker has a runner of its own, with its own copy of the model."""
@@ -306,8 +313,14 @@ class Evaluator:
 
     def precision_shift(self) -> Floats:
         """The L1 shift that a lower precision than the model's still leaves in each example's attributions, (examples,)."""
-        seen = None if self.shift is None else self.profile()
-        if seen is None or self.shift is None:
+        if self.shift is None or self.profile() is None:
+            return np.zeros(self.function.examples)
+        return self.shift.absolute(self.mass())
+
+    def mass(self) -> Floats:
+        """The mean size (L1) of gradient times velocity along each example's path, as far as it was evaluated, (examples,)."""
+        seen = self.profile()
+        if seen is None:
             return np.zeros(self.function.examples)
         joined = (np.diff(seen.example) == 0) & (np.diff(seen.piece) == 0)
         before, after = np.r_[0.0, np.where(joined, seen.t[:-1], 0.0)], np.r_[np.where(joined, seen.t[1:], 1.0), 1.0]
@@ -315,8 +328,7 @@ class Evaluator:
         first, last = np.r_[True, ~joined], np.r_[~joined, True]
         width = np.where(last, after - seen.t, (after - seen.t) / 2) + np.where(first, seen.t - before, (seen.t - before) / 2)
         weights = np.abs([piece.weight for piece in self.pieces])[seen.piece]
-        mass = np.bincount(seen.example, weights * width * seen.mass, self.function.examples)
-        return self.shift.absolute(mass.astype(np.float64))
+        return np.bincount(seen.example, weights * width * seen.mass, self.function.examples).astype(np.float64)
 
     def profile(self) -> Profile | None:
         """All points where gradients were evaluated and their velocities were known."""

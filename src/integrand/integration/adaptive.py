@@ -30,7 +30,7 @@ from ..arrays import Floats, Ints
 from ..backends.precision import Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
-from ..evaluation.checks import check_rows, graphs_outdated, noise, score_rounding
+from ..evaluation.checks import check_rows, graphs_outdated, half_precision_noise, noise
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
@@ -38,6 +38,7 @@ from ..quadrature.refinement import plan
 from .certify import CertificateWriter, Decision, Outcome
 from .error import FIRST, PLACES, USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation
 from .mesh import NONE, GroupedPanels, Mesh, Split
+from .unseen import HALF, MOST, UNSEEN, UnseenChange, find_unseen
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -88,6 +89,9 @@ def refine_until_done(integral: AdaptiveIntegral[S], nothing: S) -> None:
         integral.mesh.refine(split, fresh)
         split = integral.judge(fresh)
 
+
+LOOKS = (2, 4, 8, 16)
+"""After how many rounds an example that misses far more of the score than its gradients account for is looked into."""
 
 FREE, FREE_SMALL, SMALL = 136, 4352, 1 << 15
 """Rows that a GPU runs in hardly more time than one; those of networks with few features, which are small mostly; how few."""
@@ -167,9 +171,9 @@ class GradientIntegral:
         self.expected = np.full(self.examples, rule.count(2) * self.pieces)
         self.end_scores = np.zeros((2, self.pieces, self.examples))
         self.shifts = np.zeros(self.examples)  # by a lower precision (L1)
+        self.mass = np.zeros(self.examples)  # mean size of gradients (L1), where their rounding is coarse
         self.free = evaluator.gradients.copy()  # gradients of checks and of attempts given up, which the limit is not for
         self.epsilon = evaluator.epsilon
-        self.check_noise = tol < 1e4 * self.epsilon
         self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
 
     def outcome(self) -> Outcome:
@@ -189,14 +193,16 @@ class GradientIntegral:
         """End the examples that have ended; the panels of the others to halve, and how often."""
         if not self._trusts(fresh) or not self.active:
             return Split()
-        self.groups = GroupedPanels.of(self.mesh, self.shares)
+        self.groups = GroupedPanels.of(self.mesh, self.shares, self._allowances())
         found = self.errors.estimates(self.active, self.groups)
         self.shifts = self.evaluator.precision_shift()
+        self.mass = self.evaluator.mass() if self.epsilon > HALF else np.zeros(self.examples)
         if self._too_coarse(found):
             return self._give_up_precision()
         decisions = [self._decide(one, estimate) for one, estimate in zip(self.active, found, strict=True)]
         if self._unasked() and not {step.status for step in decisions} <= {None, Status.CONVERGED}:
             return self._give_up_precision()
+        decisions = self._looked_into(decisions)
         claims = [self._claim(step) for step in decisions if step.status is Status.CONVERGED]
         test = ClaimTest(self.mesh, self.shares, claims, self.tol)
         for done in self.evaluator.gradients_at(test.nodes):
@@ -250,11 +256,61 @@ class GradientIntegral:
             missing = self.shares @ ((full[1] - full[0]) - (self.end_scores[1] - self.end_scores[0])[:, fresh])
             self.evaluator.shift.note_scores(fresh, missing, self.evaluator.function.scale[fresh])
             self.end_scores[:, :, fresh] = full
-        if self.check_noise:
-            found = noise(self.evaluator, fresh)
-            for one, value in zip(self.active[-len(fresh) :], found, strict=True):
-                one.noise = float(value)
+        self._note_precision(fresh)
         return True
+
+    def _note_precision(self, fresh: Ints) -> None:
+        """What rounding does to the gradients and the scores of examples that have just started."""
+        started = self.active[-len(fresh) :]
+        self.epsilon = self.evaluator.note_precision()
+        half = self.epsilon > HALF
+        if half or self.tol < 1e4 * self.epsilon:
+            found = half_precision_noise(self.evaluator, fresh) if half else noise(self.evaluator, fresh)
+            for one, value in zip(started, found, strict=True):
+                one.noise, one.half = float(value), half
+                if half:  # two scores, each off by half a unit in the last place
+                    one.allowance = self.epsilon * float(self.evaluator.function.scale[one.example])
+
+    def _allowances(self) -> Floats:
+        """What panels of each example may miss of the score without that saying anything, (examples,)."""
+        out = np.zeros(self.examples)
+        for one in self.active:
+            out[one.example] = one.allowance
+        return out
+
+    def _looked_into(self, decisions: list[Decision]) -> list[Decision]:
+        """The decisions again, once it is known what examples do that miss more of the score than their gradients explain."""
+        missed = (Status.BUDGET, Status.NOISE)
+        due = [step for step in decisions if step.status in missed or (step.status is None and step.one.rounds in LOOKS)]
+        odd = [step for step in due if not step.one.hidden and self._unexplained(step)]
+        if not odd or self.evaluator.runner.low:
+            return decisions
+        examples = np.array([step.one.example for step in odd])
+        room = np.array([self.limit - self._spent(example) >= MOST for example in examples])
+        found: dict[int, UnseenChange] = {}
+        for gradients in (True, False):
+            mine = examples[room == gradients]
+            found |= find_unseen(self.evaluator, mine, self.shares, gradients=gradients) if len(mine) else {}
+        told = [step.one for step in odd if step.one.example in found]
+        for one in told:
+            one.unseen = found[one.example]
+            one.allowance = max(one.allowance, one.unseen.allowance)
+            del one.history[-1:]  # which estimates() is about to add once more
+        if not told:
+            return decisions
+        self.groups = GroupedPanels.of(self.mesh, self.shares, self._allowances())
+        again = zip(told, self.errors.estimates(told, self.groups), strict=True)
+        redone = {one.example: self._decide(one, estimate) for one, estimate in again}
+        return [redone.get(step.one.example, step) for step in decisions]
+
+    def _unexplained(self, step: Decision) -> bool:
+        """Whether an example misses far more of the change of the score than its gradients account for."""
+        part, number = self.groups.parts[step.one.example], step.found.candidate
+        weights = self.shares[step.panels.line // self.examples]
+        gradients = self.mesh.rule.candidates[number].kappa * weights * step.panels.norms[:, number]
+        missed = abs(float(self.groups.missing[number][part].sum())) - step.one.allowance
+        most = max(float(self.groups.squares[number][part].sum()), max(missed, 0.0) ** 2)
+        return most > UNSEEN**2 * float((gradients**2).sum())
 
     def _too_coarse(self, found: list[Estimate]) -> bool:
         """Whether a precision that nobody asked for turns out to shift attributions by too much after all."""
@@ -296,7 +352,8 @@ class GradientIntegral:
 
     def _by_linear_regions(self, decisions: list[Decision]) -> list[Decision]:
         """The decisions that remain once examples with few linear regions are integrated over these."""
-        kinked = [step for step in decisions if step.status is None and step.one.rounds == 2 and step.panels.kinked]
+        second = [step for step in decisions if step.status is None and step.one.rounds == 2 and not step.one.hidden]
+        kinked = [step for step in second if step.panels.kinked]
         if not self.regions or self.evaluator.runner.low or not kinked:
             return decisions
         from .linear_regions import integrate_regions
@@ -313,29 +370,34 @@ class GradientIntegral:
 
     def _decide(self, one: OpenExample, found: Estimate) -> Decision:
         """How an example ended, or which of its panels to halve."""
+        step = self._judged(one, found)
+        # Where the score changes without a gradient, gradients that are integrated well cannot make the sum complete.
+        return step.ended(Status.JUMP) if one.hidden and step.status is not None else step
+
+    def _judged(self, one: OpenExample, found: Estimate) -> Decision:
+        """How an example ended as far as its gradients go, or which of its panels to halve."""
         part = self.groups.parts[one.example]
         index, panels = self.groups.order[part], self.groups.panels[part]
         goal, shift = self.tol * found.size, float(self.shifts[one.example])
-        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * found.size, 2 * shift)
+        size = max(found.size, float(self.mass[one.example]))  # of gradients, which may cancel along the path
+        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * size, 2 * shift)
+        if one.unseen is not None and not one.hidden:  # whose rounding is not known but for its traces in the score
+            one.floor = max(one.floor, abs(found.residual))
         found = replace(found, error=found.error + shift) if shift else found
         step = Decision(one, found, index, panels)
-        if found.error <= max(goal, one.floor):
+        if found.error <= one.target(goal):
             nothing = found.size == 0  # to attribute: what F changes by is rounding
-            return step.ended(Status.CONVERGED if one.floor <= goal or nothing else Status.NOISE)
+            return step.ended(Status.CONVERGED if one.precise_enough(goal) or nothing else Status.NOISE)
         squares = self.groups.squares[found.candidate][part]
         # What the estimate is over the root of the summed squares, without the caution of the first round.
         root = max(math.sqrt(squares.sum()), 1e-300)
         raised = max(found.candidate_error / (FIRST if one.rounds == 0 else 1.0) / root, 1.0)
-        aim = (self.pacing.aim * (max(goal, one.floor) - shift) / raised) ** 2
-        jumps = self.writer.jumps(panels, found.candidate, one.example)
-        stuck = jumps | (panels.width <= self.narrowest)
+        aim = (self.pacing.aim * (one.target(goal) - shift) / raised) ** 2
+        stuck = panels.width <= self.narrowest
         rest = float(squares[stuck].sum())
         if rest > aim:
             one.floor = max(one.floor, found.error)
-            if jumps.any() and found.error <= 100 * score_rounding(self.evaluator.function)[one.example]:
-                # Large terms that cancel: no jump, but their rounding. Nothing at all remains where no gradient does.
-                return step.ended(Status.CONVERGED if found.size == 0 else Status.NOISE)
-            return step.ended(Status.JUMP if jumps.any() else Status.NOISE)
+            return step.ended(Status.NOISE)
         return self._planned(step, np.where(stuck, 0.0, squares), aim - rest, ~stuck)
 
     def _planned(
@@ -370,6 +432,8 @@ class GradientIntegral:
 
     def _score_noise(self, example: int, panels: int) -> float:
         """Rounding of F, half a unit in the last place at either end of each panel, in the root of summed squares."""
+        if self.epsilon > HALF:
+            return 0.0  # it is allowed for, panel by panel
         return 0.5 * self.evaluator.rounding * float(self.evaluator.function.scale[example]) * math.sqrt(2 * panels)
 
     def _end(self, ended: list[Decision]) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints
+from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import estimate, norms_of
+from ..words import number
 from .error import Estimate, OpenExample
 from .mesh import Mesh, Panels, Split
-
-NARROW = 2.0**-16
-"""Where a panel as narrow as this misses far more of the score than its gradients can account for, the score jumps."""
-
-UNSEEN = 4.0
-"""How many times more that is."""
+from .unseen import UnseenChange
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,22 @@ def relative(error: float, size: float) -> float:
     return float(error / size) if size > 0 else float(np.inf)
 
 
+def told(unseen: UnseenChange | None, status: Status | None) -> dict[str, Any]:
+    """What a certificate says of changes of the score that no gradient accounts for, as its fields."""
+    if unseen is None or status is not (Status.JUMP if unseen.hidden else Status.NOISE):
+        return {}
+    if unseen.at is None:  # of rounding that every score has there is nothing to say
+        return {"unseen": unseen.kind} if unseen.hidden else {}
+    return {"unseen": unseen.kind, "jump_at": unseen.at, "jump_size": unseen.size}
+
+
+def note_of_rounding(allowance: float, residual: float, error: float) -> str:
+    """That scores are too coarse for the sum to say anything, where it misses more than the error (all absolute); else ''."""
+    if not allowance or abs(residual) <= error:
+        return ""
+    return f"rounding inside the model moves scores by up to {number(allowance)}, so that the sum cannot tell more"
+
+
 def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
     """F at the baseline and at the input, from the ends of the pieces: each piece of a row starts where the last one ends.
 
@@ -106,15 +119,12 @@ class CertificateWriter:
             scores: F at start and end of each piece, (2, pieces).
         """
         pieces = len(self.shares)
-        one, found, status, panels = end.one, end.found, end.status, end.panels
+        one, found, status = end.one, end.found, end.status
         first, last = path_ends(self.shares, *scores)
-        floor = one.floor if status is Status.NOISE else self.evaluator.epsilon * found.size
         nothing = status is Status.CONVERGED and found.size == 0
-        jump_at = jump_size = None
+        error = one.with_rounding(found.error, met=status is Status.CONVERGED)
         if status is Status.JUMP:
-            missing = panels.missing[:, found.candidate]
-            at = int(np.argmax(np.where(self.jumps(panels, found.candidate, one.example), np.abs(missing), 0)))
-            jump_at, jump_size = float(panels.start[at] + panels.width[at] / 2), float(missing[at])
+            error = max(error, abs(found.residual))
         return self.evaluator.certificate(
             one.example,
             tol,
@@ -122,32 +132,24 @@ class CertificateWriter:
             baseline_score=float(first),
             residual=found.residual,
             magnitude=found.size,
-            error=0.0 if nothing else relative(max(found.error, floor), found.size),
+            error=0.0 if nothing else relative(error, found.size),
             status=status,
             rule=f"adaptive {found.rule}" + ("" if found.extrapolated else " panels"),
             needed=end.needed,
-            jump_at=jump_at,
-            jump_size=jump_size,
+            **told(one.unseen, status),
+            note="" if one.hidden else note_of_rounding(one.allowance, found.residual, error),
             curves=tuple(self._curve(p, end, *scores[:, p]) for p in range(pieces)) if pieces > 1 else (),
         )
 
-    def jumps(self, panels: Panels, candidate: int, example: int) -> Bools:
-        """Where the score jumps: narrow panels that miss what their gradients, and rounding, cannot account for."""
-        narrow = panels.width <= NARROW
-        if not narrow.any():
-            return narrow
-        missing = np.abs(panels.missing[:, candidate])
-        rounding = 50 * self.evaluator.epsilon * self.evaluator.function.scale[example]
-        return np.asarray(narrow & (missing > UNSEEN * panels.norms[:, candidate]) & (missing > rounding))
-
     def _curve(self, piece: int, end: Decision, first: float, last: float) -> CurveCertificate:
         """The certificate of one piece, by the better candidate of the panel rule."""
-        number, rule = end.found.candidate, self.mesh.rule
+        best, rule = end.found.candidate, self.mesh.rule
         mine = end.panels[end.panels.line // self.mesh.examples == piece]
-        sums = self.mesh.sums[self.mesh.place[end.one.example], piece, 2 * number :]
-        missing = float(mine.missing[:, number].sum())
-        squares = np.array([(mine.indicators(rule, number) ** 2).sum()])
-        error = estimate(rule.candidates[number].kappa, *norms_of(sums[1:2]), squares, np.array([missing]))
+        sums = self.mesh.sums[self.mesh.place[end.one.example], piece, 2 * best :]
+        missing = float(mine.missing[:, best].sum())
+        squares = np.array([(mine.indicators(rule, best, end.one.allowance) ** 2).sum()])
+        counted = abs(missing) - (0.0 if end.one.hidden else min(end.one.allowance, abs(missing)))
+        error = estimate(rule.candidates[best].kappa, *norms_of(sums[1:2]), squares, np.array([counted]))
         share, size = float(self.shares[piece]), float(sums[0].abs().sum())
         nodes = rule.cells * len(mine) + 1
         return CurveCertificate(share, float(first), float(last), -missing, relative(float(error[0]), size), nodes)

@@ -15,6 +15,7 @@ from ..evaluation.evaluator import Evaluated
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, cell_weights, estimate, independent, interpolation, norms_of, raising
 from .mesh import GroupedPanels, Mesh
+from .unseen import UnseenChange
 
 FIRST = 4.0
 """What the estimate after the first round is multiplied by: two panels are little to judge by."""
@@ -63,6 +64,10 @@ MISFIT = 1e-3
 """Of the attributions: what a gradient off the grid must be off by, at the least, to be believed over the estimate."""
 
 
+ROOM = 0.9
+"""Of an error: what rounding to half precision may take up before it is said to be too coarse."""
+
+
 @dataclass
 class OpenExample:
     """An unfinished example: what its refinement rounds have shown.
@@ -72,10 +77,13 @@ class OpenExample:
         rounds: how many rounds it has been through.
         level: log2 of the number of cells, where all panels are equally wide and their nodes at hand; None otherwise.
         history: the relative errors of the extrapolation, round by round.
-        noise: what rounding does to the gradients, absolute L1.
+        noise: what rounding does to the gradients, absolute L1, however many there are.
         floor: the error that rounding leaves in any case, absolute L1.
         looks: how many independent differences the estimate rests on.
         kinked: whether gradients have kinks everywhere.
+        half: whether the model computes in half precision, whose rounding is not small beside the tolerance.
+        allowance: what may be missed of a change of the score without that saying anything about the gradients.
+        unseen: what the score does where no gradient flows, once that is known.
     """
 
     example: int
@@ -86,6 +94,30 @@ class OpenExample:
     floor: float = 0.0
     looks: float = math.inf
     kinked: bool = False
+    half: bool = False
+    allowance: float = 0.0
+    unseen: UnseenChange | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the score is known to change where no gradient flows, so that attributions cannot add up to its change."""
+        return self.unseen is not None and self.unseen.hidden
+
+    def precise_enough(self, goal: float) -> bool:
+        """Whether rounding leaves room for an absolute error."""
+        return self.floor <= (ROOM * goal if self.half else goal)
+
+    def target(self, goal: float) -> float:
+        """What an estimate has to come down to for an absolute error; to what rounding leaves, if that is more."""
+        if not self.precise_enough(goal):
+            return self.floor
+        return math.sqrt(goal**2 - self.floor**2) if self.half else goal
+
+    def with_rounding(self, error: float, *, met: bool) -> float:
+        """An estimate with what rounding leaves, given whether the tolerance was met; the two are independent."""
+        if not self.half:
+            return max(error, self.floor)
+        return math.hypot(error, self.floor) if met else error + self.floor
 
 
 @dataclass(frozen=True)
@@ -118,12 +150,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Extrapolated:
-    """What the extrapolation over all equal panels gives for an example: absolute error, L1 norm, values, residual."""
+    """What the extrapolation over all equal panels gives for an example.
+
+    Attributes:
+        error: absolute, by the nested difference.
+        size: L1 norm of the values.
+        values: (features,) in float64.
+        residual: sum of the values minus the change of the score.
+        gaps: what smooth slopes miss of the score's change from node to node, the root of summed squares.
+    """
 
     error: float
     size: float
     values: Tensor
     residual: float
+    gaps: float
 
 
 class ErrorEstimator:
@@ -145,10 +186,13 @@ class ErrorEstimator:
         looks = self._looks(active, groups)
         pooled = self.mesh.pooled(examples, self.shares)
         sizes, roots = norms_of(pooled)
+        allowances = np.array([one.allowance for one in active])
         errors, missing = [], []
         for i, candidate in enumerate(self.rule.candidates):
             squares, missed = (np.add.reduceat(part[i], groups.starts)[mine] for part in (groups.squares, groups.missing))
-            errors.append(estimate(candidate.kappa, sizes[:, 2 * i + 1], roots[:, 2 * i + 1], squares, missed, looks).tolist())
+            counted = np.maximum(np.abs(missed) - allowances, 0.0)
+            norms, squared = sizes[:, 2 * i + 1], roots[:, 2 * i + 1]
+            errors.append(estimate(candidate.kappa, norms, squared, squares, counted, looks).tolist())
             missing.append(missed.tolist())
         out = []
         extrapolated = self._extrapolated(active, groups, mine)
@@ -215,13 +259,13 @@ class ErrorEstimator:
         given = (store.slopes[nodes] @ columns[0]) @ self.shares
         rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
         sizes, roots = norms_of(total)
-        errors = np.maximum(sizes[:, 1] * raising(sizes[:, 1], roots[:, 1]), self._unseen(nodes))
+        errors, gaps = sizes[:, 1] * raising(sizes[:, 1], roots[:, 1]), self._gaps(nodes)
         return {
-            e: Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]))
+            e: Extrapolated(float(errors[k]), float(sizes[k, 0]), total[k, 0], float(given[k] - rise[k]), float(gaps[k]))
             for k, e in enumerate(examples)
         }
 
-    def _unseen(self, nodes: Ints) -> Floats:
+    def _gaps(self, nodes: Ints) -> Floats:
         """What smooth slopes miss of the score's change from node to node, the root of summed squares, (examples,).
 
         Args:
@@ -238,7 +282,7 @@ class ErrorEstimator:
         """The estimate of a candidate, or that of the extrapolation where it is better."""
         if other is None:
             return found
-        error = max(other.error * factor, abs(other.residual))
+        error = max(other.error * factor, max(abs(other.residual), other.gaps) - one.allowance)
         one.history.append(error / other.size if other.size else 0.0)
         if error >= found.error:
             return found
@@ -388,7 +432,8 @@ class ClaimTest:
         share = np.abs(self.shares[self.line // self.mesh.examples])
         size, error = (np.array([getattr(claim.found, part) for claim in self.claims]) for part in ("size", "error"))
         bound = np.maximum(4 * error, self.tol * size)[self.owner]
-        wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound)
+        allowed = np.array([claim.one.allowance for claim in self.claims])[self.owner]
+        wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound + allowed)
         for k in np.unique(self.owner[wrong]).tolist():
             mine = wrong & (self.owner == k)
             seen = float((share * np.maximum(self.off, self.apart))[mine].max())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..certificate import CurveCertificate, Status
+from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows, graphs_outdated_along
 from ..evaluation.evaluator import Evaluator, has_float64
@@ -15,7 +15,8 @@ from ..evaluation.precision_choice import choose_precision_again
 from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule
 from ..quadrature.panel_rules import norms_of, raising
-from .certify import Outcome, path_ends
+from .certify import Outcome, note_of_rounding, path_ends, told
+from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 
 
 class Sums:
@@ -90,44 +91,100 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
         for _ in evaluator.gradients_at(nodes):
             pass  # once more, looking at every node: this raises with the place
         raise NonFiniteError("the attributions overflow although no gradient does; scale the score or the input down.")
+    evaluator.note_precision()
     starts, ends = end_scores(evaluator)
     check_rows(evaluator, ends[-1], np.arange(examples))
-    shares = np.array([piece.weight for piece in evaluator.pieces])
-    share = torch.as_tensor(shares, device=values.device).to(values.dtype)[:, None, None]
-    residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction
-    known = rule.embedded is not None
-    total = (values * share).sum(0)
-    if evaluator.shift is not None and evaluator.shift.corrections is not None:
-        total = total + evaluator.shift.corrections.to(total)
-    total_error = _errors(total[None], (differences * share).sum(0)[None], (shares @ residual)[None], known, evaluator.epsilon)[
-        0
-    ]
-    total_error = total_error + evaluator.precision_shift() / np.maximum(total.abs().sum(-1).double().cpu().numpy(), 1e-300)
-    own = _errors(values, differences, residual, known, evaluator.epsilon) if pieces > 1 else None
-    sizes = total.abs().sum(-1).double().cpu().numpy()
-    first, last = path_ends(shares, starts, ends)
-    needed = np.where(np.isfinite(total_error), np.ceil(len(rule) * pieces * total_error / tol), 0)
-    missed = total.sum(-1).double().cpu().numpy() - (last - first)
-    rows = zip(*(part.tolist() for part in (last, first, missed, sizes, total_error, needed)), strict=True)
-    curves = _curves(shares, starts, ends, residual, own, len(rule))
-    certificates = [
-        evaluator.certificate(
-            i,
-            tol,
-            score=score,
-            baseline_score=start,
-            residual=missing,
-            magnitude=size,
-            error=error,
-            status=Status.CONVERGED if error <= tol else Status.BUDGET,
-            rule=rule.name,
-            needed=None if error <= tol or not count else int(count),
-            curves=curves[i] if curves else (),
-        )
-        for i, (score, start, missing, size, error, count) in enumerate(rows)
-    ]
+    found = FixedSums(evaluator, rule, values, differences, starts, ends)
     evaluator.tell(examples, len(nodes))
-    return Outcome(total, certificates, nodes, np.tile(np.repeat(rule.weights, examples), pieces) * shares[nodes.pieces])
+    weights = np.tile(np.repeat(rule.weights, examples), pieces) * found.shares[nodes.pieces]
+    return Outcome(found.total, found.certificates(tol), nodes, weights)
+
+
+class FixedSums:
+    """What a fixed rule gives, and what is known about it.
+
+    Args:
+        evaluator: has evaluated the gradients.
+        rule: the rule.
+        values: its sums, (pieces, examples, features).
+        differences: by how much they differ from those of a coarser rule, likewise.
+        starts: F at the start of each piece, (pieces, examples).
+        ends: F at its end.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, rule: Rule, values: Tensor, differences: Tensor, starts: Floats, ends: Floats
+    ) -> None:
+        self.evaluator, self.rule, self.values, self.differences = evaluator, rule, values, differences
+        self.starts, self.ends = starts, ends
+        self.shares = np.array([piece.weight for piece in evaluator.pieces])
+        share = torch.as_tensor(self.shares, device=values.device).to(values.dtype)[:, None, None]
+        self.total, self.difference = (values * share).sum(0), (differences * share).sum(0)
+        if evaluator.shift is not None and evaluator.shift.corrections is not None:
+            self.total = self.total + evaluator.shift.corrections.to(self.total)
+        self.sizes = self.total.abs().sum(-1).double().cpu().numpy()
+        self.residual = values.sum(-1).double().cpu().numpy() - (ends - starts)  # of each piece, before any correction
+        half = evaluator.epsilon > HALF
+        # Two scores, each off by half a unit in the last place.
+        self.allowances = evaluator.epsilon * evaluator.function.scale if half else np.zeros(len(self.sizes))
+        self.floors = evaluator.epsilon * (np.maximum(evaluator.mass(), self.sizes) if half else self.sizes)
+
+    def errors(self) -> Floats:
+        """Relative L1 errors, (examples,)."""
+        residual = (self.shares @ self.residual)[None]
+        known = self.rule.embedded is not None
+        found = _errors(self.total[None], self.difference[None], residual, known, self.floors, self.allowances)[0]
+        return np.asarray(found + self.evaluator.precision_shift() / np.maximum(self.sizes, 1e-300))
+
+    def unseen(self, errors: Floats, tol: float) -> dict[int, UnseenChange]:
+        """What examples do that miss far more of the change of the score than their gradients account for."""
+        changes, roots = norms_of(self.difference)
+        missed = np.abs(self.shares @ self.residual) - self.allowances
+        odd = np.flatnonzero((errors > tol) & (missed > UNSEEN * changes * raising(changes, roots)))
+        if not len(odd) or self.evaluator.runner.low:
+            return {}
+        return find_unseen(self.evaluator, odd, self.shares, ends=np.stack([self.starts, self.ends]), gradients=False)
+
+    def certificates(self, tol: float) -> list[ExampleCertificate]:
+        """One for each example."""
+        error = self.errors()
+        unseen = self.unseen(error, tol)
+        steps, pieces = len(self.rule), len(self.shares)
+        needed = np.where(np.isfinite(error), np.ceil(steps * pieces * error / tol), 0)
+        first, last = path_ends(self.shares, self.starts, self.ends)
+        missed = self.total.sum(-1).double().cpu().numpy() - (last - first)
+        own = None
+        if pieces > 1:
+            floors, known = self.evaluator.epsilon * norms_of(self.values)[0], self.rule.embedded is not None
+            own = _errors(self.values, self.differences, self.residual, known, floors, self.allowances)
+        curves = _curves(self.shares, self.starts, self.ends, self.residual, own, steps)
+        rows = zip(*(part.tolist() for part in (last, first, missed, self.sizes, error, needed)), strict=True)
+        out = []
+        for i, (score, start, missing, size, wrong, count) in enumerate(rows):
+            change = unseen.get(i)
+            status = Status.CONVERGED if wrong <= tol else Status.BUDGET
+            if change is not None:
+                status = Status.JUMP if change.hidden else Status.NOISE
+            elif status is Status.BUDGET and self.floors[i] > tol * size:
+                status = Status.NOISE
+            out.append(
+                self.evaluator.certificate(
+                    i,
+                    tol,
+                    score=score,
+                    baseline_score=start,
+                    residual=missing,
+                    magnitude=size,
+                    error=wrong,
+                    status=status,
+                    rule=self.rule.name,
+                    needed=int(count) if status is Status.BUDGET and count else None,
+                    note=note_of_rounding(float(self.allowances[i]), missing, wrong * size),
+                    curves=curves[i] if curves else (),
+                    **told(change, status),
+                )
+            )
+        return out
 
 
 def grid(times: Floats, pieces: int, examples: int) -> Nodes:
@@ -169,13 +226,23 @@ def _curves(
     return [tuple(CurveCertificate(w, a, b, r, e, steps) for w, a, b, r, e in rows) for rows in columns]
 
 
-def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool, epsilon: float) -> Floats:
-    """Relative L1 errors, (pieces, examples); never below the rounding of the gradients."""
+def _errors(values: Tensor, differences: Tensor, residual: Floats, known: bool, floors: Floats, allowances: Floats) -> Floats:
+    """Relative L1 errors, (pieces, examples); never below the rounding of the gradients.
+
+    Args:
+        values: (pieces, examples, features).
+        differences: by how much they differ from those of a coarser rule.
+        residual: what they miss of the change of the score, (pieces, examples).
+        known: whether there is such a rule.
+        floors: what rounding of gradients leaves, (examples,), or of each piece.
+        allowances: what may be missed because scores are rounded, (examples,).
+    """
     if not known:
         return np.full(residual.shape, np.nan)
     sizes, roots = norms_of(values)
     changes, change_roots = norms_of(differences)
     # What the sum misses is a lower bound; with few features the error behind it can be several times as large.
-    errors = np.maximum(changes * raising(changes, change_roots), np.abs(residual) * raising(sizes, roots))
-    ratio = np.maximum(errors / np.where(sizes > 0, sizes, 1.0), epsilon)
+    missed = np.maximum(np.abs(residual) - allowances, 0.0)
+    errors = np.maximum(changes * raising(changes, change_roots), missed * raising(sizes, roots))
+    ratio = np.maximum(errors, floors) / np.where(sizes > 0, sizes, 1.0)
     return np.where(sizes > 0, ratio, np.where(errors == 0, 0.0, np.inf))

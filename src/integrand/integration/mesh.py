@@ -54,7 +54,7 @@ class Panels:
         slots: where its nodes are in the store, (panels, n); -1 where they were released.
         norms: L1 norms of nested differences, (panels, candidates).
         missing: what each candidate misses of the change of the score, signed, (panels, candidates).
-        unseen: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
+        gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
         weights: what the candidates weigh the nodes with, (panels, candidates, n).
         sketch: random projections of the first candidate's differences on parts of the panel, (panels, parts, SKETCH).
@@ -66,7 +66,7 @@ class Panels:
     slots: Ints
     norms: Floats
     missing: Floats
-    unseen: Floats
+    gaps: Floats
     weights: Floats
     sketch: Floats
 
@@ -88,10 +88,13 @@ class Panels:
         """These panels followed by others."""
         return Panels(*map(np.concatenate, zip(_columns(self), _columns(other), strict=True)))
 
-    def indicators(self, rule: PanelRule, candidate: int) -> Floats:
-        """The error of each panel by its nested difference, or what it misses of the score if that is more, (panels,)."""
+    def indicators(self, rule: PanelRule, candidate: int, allowance: Floats | float = 0.0) -> Floats:
+        """The error of each panel by its nested difference, or what it misses of the score if that is more, (panels,).
+
+        What is missed within the allowance says nothing: it is rounding, or the score changes where no gradient flows.
+        """
         norms = rule.candidates[candidate].kappa * self.norms[:, candidate]
-        return np.asarray(np.maximum(norms, self.unseen[:, candidate]))
+        return np.asarray(np.maximum(norms, self.gaps[:, candidate] - allowance))
 
     @property
     def kinked(self) -> bool:
@@ -123,8 +126,8 @@ class GroupedPanels:
     missing: Floats
 
     @staticmethod
-    def of(mesh: Mesh, shares: Floats) -> GroupedPanels:
-        """Group the panels of a mesh, given the weight of each piece."""
+    def of(mesh: Mesh, shares: Floats, allowances: Floats | None = None) -> GroupedPanels:
+        """Group the panels of a mesh, given the weight of each piece, and what panels of each example may miss, (examples,)."""
         order = np.argsort(mesh.panels.line % mesh.examples, kind="stable")
         panels = mesh.panels[order]
         piece, owner = np.divmod(panels.line, mesh.examples)
@@ -133,7 +136,8 @@ class GroupedPanels:
         starts = np.flatnonzero(new)
         weight = shares[piece]
         every = range(len(mesh.rule.candidates))
-        squares = np.stack([(weight * panels.indicators(mesh.rule, candidate)) ** 2 for candidate in every])
+        allowed = 0.0 if allowances is None else allowances[owner]
+        squares = np.stack([(weight * panels.indicators(mesh.rule, candidate, allowed)) ** 2 for candidate in every])
         missing = np.stack([weight * panels.missing[:, candidate] for candidate in every])
         return GroupedPanels(order, panels, owner[starts], starts, squares, missing)
 
@@ -328,7 +332,7 @@ class Mesh:
             terms, rounding = self.store.rows(here), self.evaluator.rounding
             found = measure(self.rule, terms, scores, slopes, widths[block], torch.float64, rounding=rounding)
             self._add(line[block], found.sums, 1)
-            said.append((found.norms, found.missing, found.unseen, found.weights, found.sketch))
+            said.append((found.norms, found.missing, found.gaps, found.weights, found.sketch))
         return [np.concatenate(column) for column in zip(*said, strict=True)]
 
     def _release(self, count: int, spare: Ints) -> None:

@@ -156,7 +156,7 @@ class PanelSums:
             there is one kink, all values are those of the kink rule, and all differences those of the first candidate.
         norms: L1 norms of the nested differences, (panels, candidates).
         missing: the change of F that each candidate misses, (panels, candidates).
-        unseen: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
+        gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
         weights: what the values weigh the nodes with, (panels, candidates, n).
         sketch: the first candidate's differences on the parts of a panel, projected at random, (panels, parts, SKETCH).
@@ -165,7 +165,7 @@ class PanelSums:
     sums: Tensor
     norms: Floats
     missing: Floats
-    unseen: Floats
+    gaps: Floats
     weights: Floats
     sketch: Floats
 
@@ -206,11 +206,11 @@ def measure(
     rise = scores[:, -1] - scores[:, 0]
     missing = rise[:, None] - (slopes @ rule.columns.T * widths[:, None])[:, ::2]
     slack = SCORE_ROUNDINGS * (rounding or epsilon) * np.abs(scores).max(1)[:, None]
-    unseen = _unseen(missing, slack)
+    gaps = _beyond(missing, slack)
     if rule.by_cell is not None:
         given = np.einsum("kcn,pn->pkc", rule.by_cell, slopes) * widths[:, None, None]
-        from_node_to_node = _unseen(np.diff(scores)[:, None] - given, slack[..., None])
-        unseen = np.maximum(unseen, np.sqrt((from_node_to_node**2).sum(2)))
+        from_node_to_node = _beyond(np.diff(scores)[:, None] - given, slack[..., None])
+        gaps = np.maximum(gaps, np.sqrt((from_node_to_node**2).sum(2)))
     used = weights[:, ::2].copy()
     if rule.kinks:
         index = np.flatnonzero((norms[:, -1] > KINKED * norms[:, 0]) & (norms[:, 0] > 0))
@@ -224,8 +224,8 @@ def measure(
                 sums[at, 2 * candidate], sums[at, 2 * candidate + 1] = values, difference
             norms[index] = norms[index, :1]
             missing[index] = (rise[index] - (slopes[index] * fine).sum(1))[:, None]
-            unseen[index] = _unseen(missing[index], slack[index])
-    return PanelSums(sums, norms, missing, unseen, used, sketch)
+            gaps[index] = _beyond(missing[index], slack[index])
+    return PanelSums(sums, norms, missing, gaps, used, sketch)
 
 
 def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
@@ -253,7 +253,7 @@ def _signs(features: int, device: torch.device) -> Tensor:
     return torch.as_tensor(np.random.default_rng(features).integers(0, 2, features) * 2.0 - 1, device=device)
 
 
-def _unseen(missing: Floats, slack: Floats) -> Floats:
+def _beyond(missing: Floats, slack: Floats) -> Floats:
     """What is missed of the score's change beyond its rounding, which would add up over many nodes."""
     return np.asarray(np.maximum(np.abs(missing) - slack, 0.0))
 

@@ -12,7 +12,7 @@ MEANING = {
     Status.CONVERGED: "The error estimate is within the tolerance that was asked for.",
     Status.BUDGET: "The budget ended before the error estimate was within the tolerance.",
     Status.NOISE: "The gradients are not precise enough to tell more.",
-    Status.JUMP: "The score jumps on the way, so the attributions cannot add up to its change.",
+    Status.JUMP: "The score changes where no gradient flows, so the attributions cannot add up to its change.",
     Status.EXACT: "Nothing was estimated: the values are what the method defines, to rounding.",
 }
 
