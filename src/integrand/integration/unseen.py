@@ -56,8 +56,8 @@ MOST = (TESTS + 1) * len(PLACES)
 ROUNDINGS = 16.0
 """Roundings of the score that a change must exceed to be taken for one."""
 
-EVERYWHERE = 6.0
-"""Times the size of small steps: what the sum may miss if they are rounding."""
+EVERYWHERE = 2.0
+"""Times what rounding moves scores by: what the sum may miss, of which the scores at both ends are part."""
 
 
 @dataclass(frozen=True)
@@ -404,6 +404,7 @@ def _named(evaluator: Evaluator, cells: PathCells, jump: UnseenChange, rounding:
     if rough.sum() < 2:
         return jump
     amplitude = float(max(np.abs(first.missing).max(), np.abs(second.missing).max()))
-    if abs(misses) <= EVERYWHERE * amplitude:
+    flat = not (cells.low.any() or cells.high.any())  # gradients that are zero follow nothing
+    if abs(misses) <= EVERYWHERE * amplitude and not flat:
         return UnseenChange("rounding", jump.at, 2 * max(amplitude, float(np.abs(cells.excess).max())))
     return UnseenChange("steps", jump.at, jump.size)

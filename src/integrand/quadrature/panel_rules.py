@@ -213,7 +213,9 @@ def measure(
         gaps = np.maximum(gaps, np.sqrt((from_node_to_node**2).sum(2)))
     used = weights[:, ::2].copy()
     if rule.kinks:
-        index = np.flatnonzero((norms[:, -1] > KINKED * norms[:, 0]) & (norms[:, 0] > 0))
+        # Where nested differences are rounding there is no kink, and the score must not be made to fit: it may change unseen.
+        seen = norms[:, 0] > ROUNDINGS * epsilon * widths * sizes.max(1)
+        index = np.flatnonzero((norms[:, -1] > KINKED * norms[:, 0]) & seen)
         index, fine, values = _with_one_kink(index, wide, scores, slopes, widths, sizes, norms[:, 0], epsilon)
         if len(index):
             at = torch.as_tensor(index, device=nodes.device)
