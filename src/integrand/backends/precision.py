@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -64,7 +65,7 @@ class PrecisionMode:
         """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""
         half = HALF.get(self.name)
         if half is not None and isinstance(function, TorchFunction):
-            function = replace(function, run=AutocastRun(function.run, half), inside=set())
+            function = replace(function, run=AutocastRun(function.run, half), inside=Counter())
         with self.switched():
             scores, gradients = function.value_and_grad(leaves, rows, scale=self.scale)
         return scores.float(), gradients

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,8 @@ class TorchFunction:
         scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
         call: the model's own call.
         layered: whether a layer is explained.
-        inside: what gradients were computed in between score and input, once there were any; autocast may be at work.
+        inside: what gradients were computed in between score and input, once there were any, and in how many operations
+            each; autocast may be at work.
     """
 
     run: RunsRows
@@ -63,7 +65,7 @@ class TorchFunction:
     scale: Floats
     call: ModelCall
     layered: bool = False
-    inside: set[torch.dtype] = field(default_factory=set, compare=False)
+    inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
 
     @property
     def examples(self) -> int:
@@ -352,22 +354,22 @@ def _has_batch(call: ModelCall, raw: Any, leaves: Leaves, target: Target, *, ali
     return bool(more.shape == rows.shape and torch.allclose(more[:-1], tensor, equal_nan=True))
 
 
-def dtypes_inside(scores: Tensor) -> set[torch.dtype]:
-    """The floating point types that autograd goes through on its way back from scores, theirs among them.
+def dtypes_inside(scores: Tensor) -> Counter[torch.dtype]:
+    """The floating point types that autograd goes through on its way back from scores, with the number of operations in each.
 
     >>> x = torch.ones(2, requires_grad=True)
-    >>> sorted(map(str, dtypes_inside((x.bfloat16() * 2).float().sum())))
-    ['torch.bfloat16', 'torch.float32']
+    >>> dtypes_inside((x.bfloat16() * 2).float().sum())[torch.bfloat16]
+    2
     """
-    found, seen, left = {scores.dtype}, set(), [scores.grad_fn]
+    found, seen, left = Counter([scores.dtype]), set(), [scores.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        found.update(one.dtype for one in getattr(node, "_input_metadata", ()))
+        found.update(one.dtype for one in getattr(node, "_input_metadata", ()) if isinstance(one.dtype, torch.dtype))
         left.extend(before for before, _ in node.next_functions)
-    return {dtype for dtype in found if isinstance(dtype, torch.dtype) and dtype.is_floating_point}
+    return Counter({dtype: count for dtype, count in found.items() if dtype.is_floating_point})
 
 
 def filled(gradients: Sequence[Tensor | None], points: Leaves) -> Leaves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from .workers import WorkerPool
 
 T = TypeVar("T")
+
+EACH = 0.4
+"""What an operation in half precision adds to the rounding of gradients, over the distance between neighbouring numbers."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class Evaluator:
         coarsest = max(used, key=lambda dtype: torch.finfo(dtype).eps)
         self.precision = str(coarsest).removeprefix("torch.")
         self.epsilon = float(torch.finfo(coarsest).eps)
+        self.operations = 1  # that gradients go through in this precision
         self.gradients = np.zeros(function.examples, np.int64)
         self.forwards = np.zeros(function.examples, np.int64)
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
@@ -149,7 +154,12 @@ class Evaluator:
         for dtype in self.function.inside:
             if torch.finfo(dtype).eps > self.epsilon:
                 self.precision, self.epsilon = str(dtype).removeprefix("torch."), float(torch.finfo(dtype).eps)
+        self.operations = self.function.inside.get(getattr(torch, self.precision), 1)
         return self.epsilon
+
+    def gradient_rounding(self) -> float:
+        """What rounding does to gradients, over their size: it adds up over operations like the steps of a random walk."""
+        return self.epsilon * max(1.0, EACH * math.sqrt(self.operations))
 
     @property
     def runner(self) -> Runner:

@@ -379,8 +379,10 @@ class GradientIntegral:
         part = self.groups.parts[one.example]
         index, panels = self.groups.order[part], self.groups.panels[part]
         goal, shift = self.tol * found.size, float(self.shifts[one.example])
-        size = max(found.size, float(self.mass[one.example]))  # of gradients, which may cancel along the path
-        one.floor = max(one.noise, self._score_noise(one.example, len(index)), self.epsilon * size, 2 * shift)
+        rounding = self.epsilon * found.size
+        if one.half:  # gradients may cancel along the path, their rounding does not
+            rounding = self.evaluator.gradient_rounding() * max(found.size, float(self.mass[one.example]))
+        one.floor = max(one.noise, self._score_noise(one.example, len(index)), rounding, 2 * shift)
         if one.unseen is not None and not one.hidden:  # whose rounding is not known but for its traces in the score
             one.floor = max(one.floor, abs(found.residual))
         found = replace(found, error=found.error + shift) if shift else found

@@ -127,7 +127,9 @@ class FixedSums:
         half = evaluator.epsilon > HALF
         # Two scores, each off by half a unit in the last place.
         self.allowances = evaluator.epsilon * evaluator.function.scale if half else np.zeros(len(self.sizes))
-        self.floors = evaluator.epsilon * (np.maximum(evaluator.mass(), self.sizes) if half else self.sizes)
+        self.floors = evaluator.epsilon * self.sizes
+        if half:  # gradients may cancel along the path, their rounding does not
+            self.floors = evaluator.gradient_rounding() * np.maximum(evaluator.mass(), self.sizes)
 
     def errors(self) -> Floats:
         """Relative L1 errors, (examples,)."""

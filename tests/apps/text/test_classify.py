@@ -203,11 +203,15 @@ def test_half_precision_in_a_padded_batch_is_within_its_noise(dtype):
     model, tokenizer = classifier("bert")
     texts = [*TEXTS, *SENTENCES[:2]]
     half = text.explain(model.to(dtype), tokenizer, texts, target=2, score="logit")
-    for sentence, one in zip(texts, half, strict=True):
-        # The same weights: those that were rounded.
+    own = text.explain(model, tokenizer, texts, target=2, score="logit", steps=512, rule="midpoint")
+    for sentence, one, many in zip(texts, half, own, strict=True):
+        # The claim is about the function as computed: the mean over so many nodes is that, but for a little noise.
+        assert np.abs(one.values - many.values).sum() / np.abs(many.values).sum() <= one.certificate.error
+        # What half precision does to the function beyond that is not claimed, and of the same size. The same, rounded weights:
         single = text.explain(model.to(dtype).float(), tokenizer, sentence, target=2, score="logit", tol=1e-3)
         off = np.abs(one.values - single.values).sum() / np.abs(single.values).sum()
-        assert off <= one.certificate.error + single.certificate.error
+        assert off <= 2 * one.certificate.error + single.certificate.error
+        model.to(dtype)
         assert one.certificate.precision == str(dtype).removeprefix("torch.")
         if not one.certificate.converged:
             assert "not precise enough" in one.certificate.remedy
