@@ -255,6 +255,8 @@ def _index(entry: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
             )
     if not shape and parts == (0,):
         return ()
+    if 0 < len(parts) < len(shape) and all(size == 1 for size in shape[len(parts) :]):
+        parts += (0,) * (len(shape) - len(parts))  # there is nothing else that could be meant
     if len(parts) != len(shape):
         raise TargetError(
             f"got target {entry!r} with {len(parts)} indices; expected {len(shape)} for an output of shape {shape} per example"
