@@ -296,6 +296,29 @@ def test_the_identity_rule():
         compat.LRP(net).attribute(rows(3, 4), 1)
 
 
+def test_a_layer_named_linear_is_one_layer():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.linear, self.relu, self.linear2 = nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.linear2(self.relu(self.linear(x)))
+
+    def answer(library):
+        net = Named().double()
+        net.linear.rule = lrp_rules.GammaRule(2.0)
+        return asked(library, "LRP", (net,), ((rows(3, 4), 1), {}))
+
+    torch.testing.assert_close(answer(compat), answer(reference), rtol=1e-6, atol=1e-9)
+
+
+def test_outputs_with_dimensions_of_one_need_no_index_for_them():
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.MaxPool1d(2)).double()
+    same("LRP", (net,), rows(1, 3, 2), 1)
+
+
 def test_rules_stay_where_they_are_and_are_told(capsys):
     net = network(nn.ReLU())
     net[2].rule = lrp_rules.GammaRule()

@@ -55,11 +55,48 @@ class PlainModel:
 
     def __call__(self, *args: Any) -> Any:
         """The model's output; whole numbers become floating point numbers, which can be compared."""
+        out = self.raw(*args)
+        return out.double() if isinstance(out, Tensor) and not out.dtype.is_floating_point else out
+
+    def raw(self, *args: Any) -> Any:
+        """The model's output with its own dtype, that of a number being Python's."""
         count = len(self.kinds)
         out = self.model(*(arg.to(kind) for arg, kind in zip(args[:count], self.kinds, strict=True)), *args[count:])
-        if isinstance(out, (int, float)):
-            return torch.tensor(float(out))
-        return out.double() if isinstance(out, Tensor) and not out.dtype.is_floating_point else out
+        numbers = {int: torch.int64, float: torch.float64}
+        return torch.tensor(out, dtype=numbers[type(out)]) if type(out) in numbers else out
+
+
+@dataclass(frozen=True)
+class EmptyInputs:
+    """A model that is called without those of its inputs that hold no numbers.
+
+    Attributes:
+        model: the model.
+        leaves: all its inputs.
+    """
+
+    model: Callable[..., Any]
+    leaves: Leaves
+
+    @property
+    def kept(self) -> list[int]:
+        """Which inputs hold any numbers."""
+        return [i for i, leaf in enumerate(self.leaves) if leaf.numel()]
+
+    def __call__(self, *args: Any) -> Any:
+        """The output for the inputs that hold numbers, and further arguments; the others have as many rows."""
+        count, parts = len(self.kept), iter(args)
+        rows, before = len(args[0]), len(self.leaves[self.kept[0]])
+        filled = [
+            next(parts) if leaf.numel() else leaf.new_zeros(rows if len(leaf) == before else len(leaf), *leaf.shape[1:])
+            for leaf in self.leaves
+        ]
+        return self.model(*filled, *args[count:])
+
+    def picked(self, given: Any) -> Any:
+        """What belongs to the inputs that hold numbers, of a tuple with one part for each input."""
+        fits = isinstance(given, tuple) and len(given) == len(self.leaves)
+        return tuple(given[i] for i in self.kept) if fits else given
 
 
 class AttributionBar:
@@ -105,6 +142,8 @@ class PerturbationCall:
         aggregate: whether the output is one for the whole batch, which is then one example.
         rows: rows to run at a time; chosen here if None.
         progress: the bar that is shown, if any.
+        output_kind: the dtype of the output, where it was looked at.
+        empty: the inputs that hold no numbers, if there are any.
     """
 
     problem: CaptumProblem
@@ -116,6 +155,8 @@ class PerturbationCall:
     aggregate: bool
     rows: int | None
     progress: AttributionBar | None
+    output_kind: torch.dtype | None = None
+    empty: EmptyInputs | None = None
 
     @staticmethod
     def of(
@@ -129,6 +170,9 @@ class PerturbationCall:
         bar: AttributionBar | None,
     ) -> PerturbationCall:
         """Settle what Captum leaves open, with one run of the model at the inputs."""
+        empty = EmptyInputs(model, inputs) if isinstance(inputs, tuple) and any(not leaf.numel() for leaf in inputs) else None
+        if empty is not None and empty.kept:
+            model, inputs, baselines, feature_mask = empty, *map(empty.picked, (inputs, baselines, feature_mask))
         several = perturbations_per_eval
         if isinstance(several, bool) or not isinstance(several, int) or several < 1:
             raise OptionError(f"got perturbations_per_eval={several!r}; expected a whole number from 1 on.")
@@ -137,7 +181,7 @@ class PerturbationCall:
         ends, starts = (tuple(map(_floating, side)) for side in (asked.end, asked.start))
         problem = replace(asked, model=plain, end=ends, start=starts)
         index = target if isinstance(target, tuple) else (target,) if isinstance(target, int) else ()
-        outputs, aggregate = _outputs(problem, target, index)
+        outputs, aggregate, kind = _outputs(problem, target, index)
         labels = _labels(feature_mask, ends)
         if aggregate and (several > 1 or any(len(mask) > 1 for mask in labels)):
             raise OptionError(
@@ -147,7 +191,7 @@ class PerturbationCall:
         kinds = tuple(leaf.dtype if leaf.dtype.is_floating_point else torch.float32 for leaf in asked.end)
         features = max(int(mask.max()) for mask in labels if mask.numel()) + 1
         rows = several * len(ends[0]) if several > 1 else None
-        return PerturbationCall(problem, labels, features, kinds, index, outputs, aggregate, rows, bar)
+        return PerturbationCall(problem, labels, features, kinds, index, outputs, aggregate, rows, bar, kind, empty)
 
     @property
     def examples(self) -> int:
@@ -181,9 +225,14 @@ class PerturbationCall:
         shape = (self.outputs or (1,)) if self.aggregate else (self.examples, *self.outputs)
         return leaf.reshape(*shape, *leaf.shape[2:])
 
-    def built(self, leaves: Any) -> Tensors:
-        """Tensors in the structure of the inputs and the dtypes of the attributions."""
-        return self.problem.tree.build([leaf.to(kind) for leaf, kind in zip(leaves, self.kinds, strict=True)])
+    def built(self, leaves: Any, kind: torch.dtype | None = None) -> Tensors:
+        """Tensors in the structure of the inputs; of the dtypes of the attributions, or all of one kind."""
+        made = [leaf.to(kind or own) for leaf, own in zip(leaves, self.kinds, strict=True)]
+        if self.empty is None:
+            return self.problem.tree.build(made)
+        lead = made[0].shape[: made[0].ndim - self.problem.end[0].ndim + 1]
+        parts = iter(made)
+        return tuple(next(parts) if leaf.numel() else made[0].new_zeros(*lead, *leaf.shape[1:]) for leaf in self.empty.leaves)
 
     def only(self, i: int) -> PerturbationCall:
         """The call for one example."""
@@ -209,8 +258,10 @@ class PerturbationCall:
         with open_problem(
             problem.model, x, start, groups=None, chunk=self.rows, progress=self.progress or False, **call
         ) as opened:
-            width = self.examples if self.aggregate else 1
-            masks = [mask.expand(width, *mask.shape[1:]) for mask in self.labels]
+            ends = problem.end
+            masks = [
+                mask.expand(len(x) if self.aggregate else 1, *mask.shape[1:]) for mask, x in zip(self.labels, ends, strict=True)
+            ]
             labels = flat([mask[None] for mask in masks])[0] if self.aggregate else flat(masks)[0]
             every = torch.arange(self.features, device=opened.device)
             yield opened, Players(labels.to(opened.device), every, self.features)
@@ -277,10 +328,10 @@ def _selected(out: Any, index: Any, *, rows: bool) -> Tensor:
     return tensor[(slice(None), *index)] if rows or (index and tensor.ndim) else tensor
 
 
-def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The shape of the output for each example after the target, and whether it is one for the whole batch instead."""
+def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tuple[tuple[int, ...], bool, torch.dtype | None]:
+    """The shape of the output for each example after the target, whether it is one for the whole batch instead, its dtype."""
     if target is not None and not isinstance(target, (int, tuple)):
-        return (), False
+        return (), False, None
     with undisturbed(problem.model), torch.no_grad():
         out = _output(problem, 1)
         examples = len(problem.end[0])
@@ -292,11 +343,11 @@ def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tup
                 rows = False  # a model for one example at a time
     if rows:
         try:
-            return tuple(_selected(out, index, rows=True).shape[1:]), False
+            return tuple(_selected(out, index, rows=True).shape[1:]), False, out.dtype
         except IndexError:
-            return (), False  # refused with a message by what picks it
+            return (), False, None  # refused with a message by what picks it
     try:
-        return tuple(_selected(out, index, rows=False).shape), True
+        return tuple(_selected(out, index, rows=False).shape), True, out.dtype
     except IndexError as error:
         raise InputError(
             f"got target={target!r} for an output of shape {tuple(out.shape)}; expected an index within it, or None."
@@ -308,7 +359,8 @@ def _output(problem: CaptumProblem, copies: int) -> Tensor:
     examples = len(problem.end[0])
     leaves = tuple(leaf.repeat(copies, *[1] * (leaf.ndim - 1)) for leaf in problem.end)
     args = problem.args if copies == 1 else repeated_args(problem.args, examples, copies)
-    return main_tensor(problem.model(*problem.tree.arguments(leaves)[0], *args))
+    plain: Any = problem.model
+    return main_tensor(plain.raw(*problem.tree.arguments(leaves)[0], *args))
 
 
 def _labels(feature_mask: Any, end: Leaves) -> Leaves:

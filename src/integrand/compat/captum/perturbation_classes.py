@@ -90,7 +90,7 @@ class CaptumFeatureAblation(ComparisonClass, name="FeatureAblation"):
             self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval,
             self._bar(show_progress),
         )  # fmt: skip
-        return cast("InputsT", call.built([leaf.flatten(0, 1) for leaf in call.values(_ablated)]))
+        return cast("InputsT", call.built([leaf.flatten(0, 1) for leaf in call.values(_ablated)], call.output_kind))
 
     def _attribution(
         self,

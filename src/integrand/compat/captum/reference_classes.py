@@ -488,8 +488,8 @@ class CaptumLRP(CertifiedClass, GradientClass, name="LRP"):
         problem = CaptumProblem.of(self.forward_func, inputs, None, target, additional_forward_args)
         rules = _rules(self.model)
         if verbose:
-            for name, rule in rules:
-                print(f"Applied {rule} on layer {name}")
+            for pattern, rule in rules:
+                print(f"Applied {rule} on layer {pattern.replace('[', '').replace(']', '')}")
         return by_method(lrp_method.LRP(composite=rules, bias="keep", fold=False), problem)
 
 
@@ -501,7 +501,8 @@ def _rules(model: nn.Module) -> lrp_method.Composite:
             continue
         rule = _rule(module.rule, name)
         if isinstance(module, WEIGHTED):
-            found.append((name, rule))
+            # As a pattern: the bare names "linear" and "convolution" stand for all such layers.
+            found.append((f"[{name[0]}]{name[1:]}" if name else "*", rule))
         elif isinstance(rule, lrp_method.Identity):
             raise TypeError(
                 f"got IdentityRule as the rule of layer {name!r}, a {type(module).__name__}; expected it on linear layers and "
