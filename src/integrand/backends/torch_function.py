@@ -26,9 +26,9 @@ from ..errors import (
 )
 from ..functions.call import ModelCall, RunsRows
 from ..functions.layer import Layers, LayerSide, capture, find_modules
-from ..functions.model_state import undisturbed, without_numbers
+from ..functions.model_state import RandomSources, undisturbed, without_numbers
 from ..functions.probabilities import refuse_second_squash
-from ..functions.randomness import RandomSources, refuse_random_draws, rounding_between_calls
+from ..functions.randomness import refuse_random_draws, rounding_between_calls
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
 from ..memory import all_rows, joined
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten

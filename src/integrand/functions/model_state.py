@@ -62,6 +62,38 @@ def generators_of(model: Callable[..., Any]) -> list[Generator]:
     return list({id(generator): generator for generator in held}.values())
 
 
+class RandomSources:
+    """The random generators that a model may draw from: torch's, numpy's and Python's own, and those that it holds itself.
+
+    >>> sources = RandomSources(torch.sin)
+    >>> before = sources.state()
+    >>> sources.state() == before, torch.rand(()).item() and sources.state() == before
+    (True, False)
+    """
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self._held = generators_of(model)
+
+    def state(self) -> tuple[Any, ...]:
+        """Their state, to be compared with that of before."""
+        states = [torch.get_rng_state().numpy().tobytes(), *_numpy_state(np.random.get_state()), random.getstate()]
+        if torch.cuda.is_initialized():
+            states.append(torch.cuda.get_rng_state().numpy().tobytes())
+        for generator in self._held:
+            if isinstance(generator, torch.Generator):
+                states.append(generator.get_state().numpy().tobytes())
+            elif isinstance(generator, np.random.Generator):
+                states.append(repr(generator.bit_generator.state))
+            else:
+                states += _numpy_state(generator.get_state()) if hasattr(generator, "get_state") else [generator.getstate()]
+        return tuple(states)
+
+
+def _numpy_state(state: Any) -> list[Any]:
+    """What ``numpy.random.get_state`` gives, without arrays."""
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
+
+
 def _within(model: Callable[..., Any]) -> list[object]:
     """A callable and what it holds or names, each once; modules are not looked into."""
     seen: dict[int, object] = {}  # the objects too, so that no id is used again

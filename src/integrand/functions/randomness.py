@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from ..trees import Leaves, flat
 from .call import Model
 from .function import Function
 from .layer import uncompiled
-from .model_state import generators_of, undisturbed
+from .model_state import RandomSources, undisturbed
 
 if TYPE_CHECKING:
     from ..backends.torch_function import TorchFunction
@@ -34,38 +33,6 @@ FEWEST_CALLS = 8
 
 ROUNDED = 4
 """Differences of which each turned out to be rounding, after which no more are looked at."""
-
-
-class RandomSources:
-    """The random generators that a model may draw from: torch's, numpy's and Python's own, and those that it holds itself.
-
-    >>> sources = RandomSources(torch.sin)
-    >>> before = sources.state()
-    >>> sources.state() == before, torch.rand(()).item() and sources.state() == before
-    (True, False)
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._held = generators_of(model)
-
-    def state(self) -> tuple[Any, ...]:
-        """Their state, to be compared with that of before."""
-        states = [torch.get_rng_state().numpy().tobytes(), *_numpy_state(np.random.get_state()), random.getstate()]
-        if torch.cuda.is_initialized():
-            states.append(torch.cuda.get_rng_state().numpy().tobytes())
-        for generator in self._held:
-            if isinstance(generator, torch.Generator):
-                states.append(generator.get_state().numpy().tobytes())
-            elif isinstance(generator, np.random.Generator):
-                states.append(repr(generator.bit_generator.state))
-            else:
-                states += _numpy_state(generator.get_state()) if hasattr(generator, "get_state") else [generator.getstate()]
-        return tuple(states)
-
-
-def _numpy_state(state: Any) -> list[Any]:
-    """What ``numpy.random.get_state`` gives, without arrays."""
-    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
 
 
 def scores_again(function: Function, leaves: Leaves | None = None) -> Floats:
