@@ -345,6 +345,17 @@ def test_selectors_that_add_up_all_rows():
     torch.testing.assert_close(got, expected.detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_internal_influence_where_captums_own_test_expects_less():
+    """From -20 to 80 the neurons, which are on above 10 and above -1, are on for 70% and 81% of the way; Captum expects 80%."""
+    from captum.testing.helpers.basic_models import BasicModel_MultiLayer
+
+    net, x, start = BasicModel_MultiLayer(), torch.tensor([[0.0, 80.0, 0.0]]), torch.tensor([[0.0, -20.0, 0.0]])
+    influence = compat.InternalInfluence(net, net.linear1)
+    for options in ({"n_steps": None}, {"n_steps": 500, "method": "riemann_trapezoid"}):
+        values = quiet(influence.attribute, x, start, target=0, **options)
+        torch.testing.assert_close(values, torch.tensor([[0.7, 0.81, 0.81, 0.81]]), rtol=0.01, atol=0)
+
+
 def test_arguments_can_be_read_from_what_is_wrapped():
     for library in (compat, reference):
         wrapped = library.IntegratedGradients(Net()).attribute.__wrapped__
