@@ -175,3 +175,24 @@ def test_large_attributions_that_cancel(options: dict[str, Any]) -> None:
     weights = torch.tensor([1.8e38, 1.8e38, -1.8e38, -1.8e38])
     result = ig.integrated_gradients(lambda x: (x.double() @ weights.double()).float(), torch.ones(1, 4), **options)
     torch.testing.assert_close(result.values, weights[None])
+
+
+@pytest.mark.parametrize("rule", ["gauss-legendre", "midpoint", "trapezoid"])
+def test_steps_of_the_score_between_the_nodes_are_seen(rule: str) -> None:
+    """Two opposite steps in a plain slope: the sum is right, no gradient shows them, but scores at the nodes do."""
+
+    def score(rows: Tensor) -> Tensor:
+        return rows.sum(1) + torch.sigmoid(3000 * (rows[:, 0] - 0.333)) - torch.sigmoid(3000 * (rows[:, 1] - 0.777))
+
+    x = torch.ones(1, 2, dtype=torch.float64)
+    with pytest.warns(ig.errors.ConvergenceWarning, match="budget spent"):
+        result = ig.integrated_gradients(score, x, steps=51, rule=rule)
+    assert result.certificate.only.error > 0.5  # of a = (2, 0), where it gives (1, 1)
+
+
+@pytest.mark.parametrize(("rule", "steps", "below"), [("gauss-legendre", 20, 1e-12), ("simpson", 41, 1e-5), ("right", 60, 0.2)])
+def test_smooth_scores_are_followed_between_the_nodes(rule: str, steps: int, below: float) -> None:
+    """exp(x0) sin(x1): what slopes miss from node to node is no more than what the rule is off by."""
+    x = torch.ones(1, 2, dtype=torch.float64)
+    result = ig.integrated_gradients(lambda r: torch.exp(r[:, 0]) * torch.sin(r[:, 1]), x, steps=steps, rule=rule, tol=1.0)
+    assert result.certificate.only.error < below

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,8 +15,8 @@ from ..evaluation.checks import check_rows, graphs_outdated_along
 from ..evaluation.evaluator import Evaluator, has_float64
 from ..evaluation.precision_choice import choose_precision_again
 from ..paths.base import Nodes
-from ..quadrature.fixed_rules import Rule
-from ..quadrature.panel_rules import norms_of, raising
+from ..quadrature.fixed_rules import Rule, between_nodes
+from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
 from .certify import Outcome, note_of_rounding, path_ends, told
 from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 
@@ -133,10 +135,34 @@ class FixedSums:
 
     def errors(self) -> Floats:
         """Relative L1 errors, (examples,)."""
-        residual = (self.shares @ self.residual)[None]
+        missed = np.maximum(np.abs(self.shares @ self.residual), self.gaps())
         known = self.rule.embedded is not None
-        found = _errors(self.total[None], self.difference[None], residual, known, self.floors, self.allowances)[0]
+        found = _errors(self.total[None], self.difference[None], missed[None], known, self.floors, self.allowances)[0]
         return np.asarray(found + self.evaluator.precision_shift() / np.maximum(self.sizes, 1e-300))
+
+    def gaps(self) -> Floats:
+        """What slopes miss of the score's change from node to node, the root of summed squares, (examples,).
+
+        By straight lines, or by a polynomial through the nodes around, whichever is closer: what neither accounts for, nor a
+        slope between those at both nodes, happens where no node is.
+        """
+        seen, steps = self.evaluator.profile(), len(self.rule)
+        shape = (len(self.sizes), len(self.shares), steps)
+        if seen is None or len(seen.t) != math.prod(shape):
+            return np.zeros(len(self.sizes))  # some nodes were looked at twice: in another precision
+        scores, slopes = seen.score.reshape(shape), seen.slope.reshape(shape)
+        known = np.isfinite(slopes).all((1, 2), keepdims=True)  # sums of large numbers may overflow where each of them does not
+        slopes = np.where(known, slopes, 0.0)
+        along = np.concatenate([self.starts.T[..., None], scores, self.ends.T[..., None]], 2)
+        width = np.diff(self.rule.nodes, prepend=0.0, append=1.0)
+        sides = np.stack([slopes[..., np.r_[0, :steps]], slopes[..., np.r_[:steps, steps - 1]]])
+        rise = np.diff(along)
+        given = np.stack([width * sides.mean(0), slopes @ between_nodes(self.rule).T])
+        between = np.clip(rise, *(width * side for side in (sides.min(0), sides.max(0))))
+        slack = SCORE_ROUNDINGS * self.evaluator.rounding * np.abs(along).max(2, keepdims=True)
+        least = np.minimum(np.abs(rise - given).min(0), np.abs(rise - between))
+        beyond = np.where(known, np.maximum(least - slack, 0.0), 0.0)
+        return np.asarray(np.linalg.norm((beyond * self.shares[:, None]).reshape(len(beyond), -1), axis=1))
 
     def unseen(self, errors: Floats, tol: float) -> dict[int, UnseenChange]:
         """What examples do that miss far more of the change of the score than their gradients account for."""

@@ -183,6 +183,35 @@ def _line_weights(nodes: Array) -> Array:
     return weights
 
 
+STENCIL = 12
+"""Nodes by which the integral from one node to the next is told: the order of most rules is less."""
+
+
+@lru_cache(maxsize=16)
+def between_nodes(rule: Rule) -> Array:
+    """Weights that integrate the polynomial through the nearest nodes from 0 to the first node, to the next, ..., to 1.
+
+    >>> weights = between_nodes(trapezoid(3))
+    >>> weights.shape, (weights @ trapezoid(3).nodes ** 2).round(6).tolist()
+    ((4, 3), [0.0, 0.041667, 0.291667, 0.0])
+
+    Returns:
+        (nodes + 1, nodes).
+    """
+    count, size = len(rule), min(STENCIL, len(rule))
+    ends = np.concatenate([[0.0], rule.nodes, [1.0]])
+    out = np.zeros((count + 1, count))
+    for cell in range(count + 1):
+        first = min(max(cell - size // 2, 0), count - size)
+        near = slice(first, first + size)
+        middle, reach = rule.nodes[near].mean(), max(np.ptp(rule.nodes[near]) / 2, ends[cell + 1] - ends[cell], 1e-9)
+        places, powers = (rule.nodes[near] - middle) / reach, np.arange(1, size + 1)
+        low, high = (ends[cell] - middle) / reach, (ends[cell + 1] - middle) / reach
+        out[cell, near] = np.linalg.solve(np.vander(places, increasing=True).T, (high**powers - low**powers) / powers) * reach
+    out.setflags(write=False)
+    return out
+
+
 RULES: dict[str, Callable[[int], Rule]] = {
     "right": right,
     "left": left,
