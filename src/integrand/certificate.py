@@ -99,6 +99,8 @@ class ExampleCertificate:
         precision: what the model computed in.
         moved: by how much that may still move the values where it is less than what model and input are in: measured at nodes
             that were evaluated in both, relative like the error, and counted into it. Their mean difference is made up for.
+        visible: how much of sum|a| the score can see, that moves up and down along the path, from 0 to 1: what cancels in the
+            score, the sum of the attributions cannot tell, and gradients have to. None where nothing was integrated.
         target: the explained output, in words.
         needed: gradient evaluations that the tolerance is expected to take, where the budget was spent.
         unseen: for ``Status.JUMP``, how the score changes where no gradient flows: ``"jump"`` at one place (a threshold),
@@ -130,6 +132,7 @@ class ExampleCertificate:
     knob: str = "raise max_evaluations, steps or memory"
     note: str = ""
     moved: float = 0.0
+    visible: float | None = None
     unseen: Literal["", "jump", "steps", "throughout", "rounding"] = ""
 
     @property

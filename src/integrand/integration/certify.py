@@ -86,6 +86,11 @@ def note_of_rounding(allowance: float, residual: float, error: float) -> str:
     return f"rounding inside the model moves scores by up to {number(allowance)}, so that the sum cannot tell more"
 
 
+def visible(variation: float, size: float) -> float | None:
+    """How much of the attributions (L1) the score can see, that moves by so much up and down along the path; at most 1."""
+    return min(variation / size, 1.0) if size > 0 else None
+
+
 def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
     """F at the baseline and at the input, from the ends of the pieces: each piece of a row starts where the last one ends.
 
@@ -136,6 +141,7 @@ class CertificateWriter:
             status=status,
             rule=f"adaptive {found.rule}" + ("" if found.extrapolated else " panels"),
             needed=end.needed,
+            visible=visible(float(self.shares[end.panels.line // self.mesh.examples] @ end.panels.variation), found.size),
             **told(one.unseen, status),
             note="" if one.hidden else note_of_rounding(one.allowance, found.residual, error),
             curves=tuple(self._curve(p, end, *scores[:, p]) for p in range(pieces)) if pieces > 1 else (),

@@ -13,7 +13,16 @@ from torch import Tensor
 from ..arrays import Bools, Floats, Ints
 from ..evaluation.evaluator import Evaluated
 from ..paths.base import Nodes
-from ..quadrature.panel_rules import SCORE_ROUNDINGS, cell_weights, estimate, independent, interpolation, norms_of, raising
+from ..quadrature.panel_rules import (
+    ROUNDINGS,
+    SCORE_ROUNDINGS,
+    cell_weights,
+    estimate,
+    independent,
+    interpolation,
+    norms_of,
+    raising,
+)
 from .mesh import GroupedPanels, Mesh
 from .unseen import UnseenChange
 
@@ -52,7 +61,8 @@ EASY = 0.02
 """Of the tolerance: an error so far below it has come without any effort, and may be that of a function nobody has seen."""
 
 USUAL, THOROUGH, NOTHING = 2, 16, 48
-"""Gradients off the grid: usually; where a claim came easily, or rests on few looks; where everything is zero."""
+"""Gradients off the grid: usually (twice as many where there are few looks); where a claim came easily, rests on the kinks of
+few units, or comes after one that did not hold; where everything is zero."""
 
 SCORES = 16
 """Scores off the grid, which cost a forward pass only, for claims that came easily."""
@@ -68,6 +78,10 @@ ROOM = 0.9
 """Of an error: what rounding to half precision may take up before it is said to be too coarse."""
 
 
+ELSEWHERE = 0.25
+"""Of the attributions: what gradients without kinks are off by wherever one looks, if the nodes are in step with a wave."""
+
+
 @dataclass
 class OpenExample:
     """An unfinished example: what its refinement rounds have shown.
@@ -81,6 +95,7 @@ class OpenExample:
         floor: the error that rounding leaves in any case, absolute L1.
         looks: how many independent differences the estimate rests on.
         kinked: whether gradients have kinks everywhere.
+        suspect: whether a claim of it was refuted between its nodes.
         half: whether the model computes in half precision, whose rounding is not small beside the tolerance.
         allowance: what may be missed of a change of the score without that saying anything about the gradients.
         unseen: what the score does where no gradient flows, once that is known.
@@ -94,6 +109,7 @@ class OpenExample:
     floor: float = 0.0
     looks: float = math.inf
     kinked: bool = False
+    suspect: bool = False
     half: bool = False
     allowance: float = 0.0
     unseen: UnseenChange | None = None
@@ -183,9 +199,9 @@ class ErrorEstimator:
         """One estimate per example, in order: that of the best candidate, or of the extrapolation if that is better."""
         examples = [one.example for one in active]
         mine = np.searchsorted(groups.examples, examples)
-        looks = self._looks(active, groups)
         pooled = self.mesh.pooled(examples, self.shares)
         sizes, roots = norms_of(pooled)
+        looks = self._looks(active, groups, sizes[:, 0])
         allowances = np.array([one.allowance for one in active])
         errors, missing = [], []
         for i, candidate in enumerate(self.rule.candidates):
@@ -205,11 +221,12 @@ class ErrorEstimator:
             out.append(self._better(one, found, extrapolated.get(one.example), factor))
         return out
 
-    def _looks(self, active: list[OpenExample], groups: GroupedPanels) -> Floats:
+    def _looks(self, active: list[OpenExample], groups: GroupedPanels, sizes: Floats) -> Floats:
         """How many independent differences each estimate rests on, where gradients have kinks; without end elsewhere."""
-        for one in active:
+        for one, size in zip(active, sizes, strict=True):
             panels = groups.panels[groups.parts[one.example]]
-            one.kinked = bool(panels.norms[:, -1].sum() > ALL_KINKS * panels.norms[:, 0].sum())
+            smooth, rough = panels.norms[:, -1].sum(), panels.norms[:, 0].sum()
+            one.kinked = bool(smooth > ALL_KINKS * rough and rough > ROUNDINGS * self.mesh.evaluator.epsilon * size)
             few = len(panels) <= MANY and panels.sketch.size
             one.looks = independent(panels.sketch.reshape(-1, panels.sketch.shape[-1])) if few else math.inf
         return np.array([one.looks if one.kinked else math.inf for one in active])
@@ -391,10 +408,10 @@ class ClaimTest:
             gradients, scores = NOTHING, SCORES
         elif error <= EASY * self.tol * found.size and nodes <= FEW_NODES:
             gradients, scores = THOROUGH, SCORES
-        elif one.kinked and one.looks < FEWEST_LOOKS:
+        elif one.suspect or (one.kinked and one.looks < FEWEST_LOOKS):
             gradients = THOROUGH
         elif nodes <= FEW_NODES and (one.looks < ENOUGH_LOOKS or nodes <= FEWEST):
-            gradients = USUAL
+            gradients = USUAL if one.looks >= FEWEST_LOOKS else 2 * USUAL
         gradients, scores = math.ceil(gradients / pieces), math.ceil(scores / pieces)
         return min(gradients, max(claim.room, 0) // pieces), scores
 
@@ -434,11 +451,21 @@ class ClaimTest:
         bound = np.maximum(4 * error, self.tol * size)[self.owner]
         allowed = np.array([claim.one.allowance for claim in self.claims])[self.owner]
         wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound + allowed)
+        wrong |= self._out_of_step(share, size)
         for k in np.unique(self.owner[wrong]).tolist():
             mine = wrong & (self.owner == k)
             seen = float((share * np.maximum(self.off, self.apart))[mine].max())
+            self.claims[k].one.suspect = True
             out[self.claims[k].one.example] = Refutation(seen, self._to_halve(self.claims[k], self.panel[mine]))
         return out
+
+    def _out_of_step(self, share: Floats, size: Floats) -> Bools:
+        """All points of the examples without kinks whose gradients are off wherever one looks."""
+        looked = np.bincount(self.owner, self.off > 0, len(size))
+        total = np.bincount(self.owner, share * self.off / self.width, len(size))
+        smooth = np.array([not claim.one.kinked for claim in self.claims], bool)
+        everywhere = smooth & (total > ELSEWHERE * np.maximum(looked, 1) * size / len(self.shares)) & (looked > 1)
+        return np.asarray(everywhere[self.owner])
 
     def _to_halve(self, claim: Claim, wrong: Ints) -> Ints:
         """All panels while they are equally wide; or those that are at least as wide as the ones where something was found."""

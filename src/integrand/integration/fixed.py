@@ -17,7 +17,7 @@ from ..evaluation.precision_choice import choose_precision_again
 from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule, between_nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
-from .certify import Outcome, note_of_rounding, path_ends, told
+from .certify import Outcome, note_of_rounding, path_ends, told, visible
 from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 
 
@@ -140,6 +140,16 @@ class FixedSums:
         found = _errors(self.total[None], self.difference[None], missed[None], known, self.floors, self.allowances)[0]
         return np.asarray(found + self.evaluator.precision_shift() / np.maximum(self.sizes, 1e-300))
 
+    def variation(self) -> Floats:
+        """What the score moves by from node to node, up and down, (examples,)."""
+        seen, examples = self.evaluator.profile(), len(self.sizes)
+        ends = np.abs(self.shares) @ np.abs(self.ends - self.starts)
+        if seen is None:
+            return np.asarray(ends)
+        joined = (np.diff(seen.example) == 0) & (np.diff(seen.piece) == 0)
+        moves = np.abs(self.shares)[seen.piece[1:]] * np.abs(np.diff(seen.score)) * joined
+        return np.asarray(np.maximum(np.bincount(seen.example[1:], moves, examples), ends))
+
     def gaps(self) -> Floats:
         """What slopes miss of the score's change from node to node, the root of summed squares, (examples,).
 
@@ -186,6 +196,7 @@ class FixedSums:
             floors, known = self.evaluator.epsilon * norms_of(self.values)[0], self.rule.embedded is not None
             own = _errors(self.values, self.differences, self.residual, known, floors, self.allowances)
         curves = _curves(self.shares, self.starts, self.ends, self.residual, own, steps)
+        moves = self.variation().tolist()
         rows = zip(*(part.tolist() for part in (last, first, missed, self.sizes, error, needed)), strict=True)
         out = []
         for i, (score, start, missing, size, wrong, count) in enumerate(rows):
@@ -207,6 +218,7 @@ class FixedSums:
                     status=status,
                     rule=self.rule.name,
                     needed=int(count) if status is Status.BUDGET and count else None,
+                    visible=visible(moves[i], size),
                     note=note_of_rounding(float(self.allowances[i]), missing, wrong * size),
                     curves=curves[i] if curves else (),
                     **told(change, status),

@@ -19,7 +19,7 @@ from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.target import Scorer
 from ..paths.base import Nodes
 from ..trees import add_rows, flat
-from .certify import Decision, path_ends, relative
+from .certify import Decision, path_ends, relative, visible
 from .region_lines import Finder, LinearRegions
 from .region_network import NotExactError, Refusal, whole
 
@@ -323,6 +323,11 @@ class _RegionSum:
         error += 4 * self.evaluator.epsilon * mass.sum()
         return CurveCertificate(share, *ends, float(missing.sum()), float(error), len(one))
 
+    def _variation(self, example: int) -> float:
+        """What the score moves by along the paths of an example, up and down."""
+        mine = [one for one in self.found if one.example == example]
+        return float(sum(self.evaluator.pieces[one.piece].weight * np.abs(np.diff(one.scores)).sum() for one in mine))
+
     def _certificate(self, example: int, values: Tensor, curves: list[CurveCertificate], regions: int) -> ExampleCertificate:
         shares, starts, stops = (np.array([getattr(c, n) for c in curves]) for n in ("weight", "start_score", "end_score"))
         start, stop = path_ends(shares, starts, stops)
@@ -339,6 +344,7 @@ class _RegionSum:
             error=error,
             status=Status.EXACT if error <= self.tol else Status.NOISE,
             rule="linear regions",
+            visible=visible(self._variation(example), size),
             curves=tuple(replace(c, error=relative(c.error, size)) for c in curves) if len(curves) > 1 else (),
             note=f"{regions} linear region" + ("" if regions == 1 else "s"),
         )

@@ -56,6 +56,7 @@ class Panels:
         missing: what each candidate misses of the change of the score, signed, (panels, candidates).
         gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
+        variation: what the score moves by from node to node, up and down, (panels,).
         weights: what the candidates weigh the nodes with, (panels, candidates, n).
         sketch: random projections of the first candidate's differences on parts of the panel, (panels, parts, SKETCH).
     """
@@ -67,6 +68,7 @@ class Panels:
     norms: Floats
     missing: Floats
     gaps: Floats
+    variation: Floats
     weights: Floats
     sketch: Floats
 
@@ -76,7 +78,7 @@ class Panels:
         empty, nodes, count = np.zeros(0), len(rule.nodes), len(rule.candidates)
         said, parts = np.zeros((0, count)), 0 if rule.parts is None else len(rule.parts)
         slots, sketch = np.zeros((0, nodes), np.int64), np.zeros((0, parts, SKETCH))
-        return Panels(NONE, empty, empty, slots, said, said, said, np.zeros((0, count, nodes)), sketch)
+        return Panels(NONE, empty, empty, slots, said, said, said, empty, np.zeros((0, count, nodes)), sketch)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -332,7 +334,7 @@ class Mesh:
             terms, rounding = self.store.rows(here), self.evaluator.rounding
             found = measure(self.rule, terms, scores, slopes, widths[block], torch.float64, rounding=rounding)
             self._add(line[block], found.sums, 1)
-            said.append((found.norms, found.missing, found.gaps, found.weights, found.sketch))
+            said.append((found.norms, found.missing, found.gaps, found.variation, found.weights, found.sketch))
         return [np.concatenate(column) for column in zip(*said, strict=True)]
 
     def _release(self, count: int, spare: Ints) -> None:

@@ -158,6 +158,7 @@ class PanelSums:
         missing: the change of F that each candidate misses, (panels, candidates).
         gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
+        variation: what the score moves by from node to node, up and down, (panels,).
         weights: what the values weigh the nodes with, (panels, candidates, n).
         sketch: the first candidate's differences on the parts of a panel, projected at random, (panels, parts, SKETCH).
     """
@@ -166,6 +167,7 @@ class PanelSums:
     norms: Floats
     missing: Floats
     gaps: Floats
+    variation: Floats
     weights: Floats
     sketch: Floats
 
@@ -227,7 +229,7 @@ def measure(
             norms[index] = norms[index, :1]
             missing[index] = (rise[index] - (slopes[index] * fine).sum(1))[:, None]
             gaps[index] = _beyond(missing[index], slack[index])
-    return PanelSums(sums, norms, missing, gaps, used, sketch)
+    return PanelSums(sums, norms, missing, gaps, np.abs(np.diff(scores)).sum(1), used, sketch)
 
 
 def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
