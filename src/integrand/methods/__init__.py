@@ -74,7 +74,7 @@ def by_name(name: str) -> Method:
     """The method of a name, as used on the command line.
 
     >>> by_name("deeplift")
-    DeepLift(rule='rescale')
+    DeepLift(rule='rescale', multipliers=False)
     """
     if name in BY_NAME:
         return BY_NAME[name]
