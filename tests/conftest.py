@@ -15,7 +15,8 @@ torch.set_num_threads(1)
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Public data for tests against real models, which is not shipped: a folder next to the clone."""
 
-DURATIONS = Path(__file__).with_name("durations.json")
+HERE = Path(__file__).resolve().parent
+DURATIONS = HERE / "durations.json"
 """Seconds of the slower tests, as ``make durations`` measured them."""
 
 SLOW = 0.1
@@ -58,7 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class RecordDurations:
-    """Adds up set-up, call and tear-down of each test, and writes those that take longer than a blink."""
+    """Adds up set-up, call and tear-down of each test, and writes those that take longer than a blink.
+
+    What is known of files that were not run this time is kept.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -67,5 +71,17 @@ class RecordDurations:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:
-        rows = {name: round(seconds, 2) for name, seconds in sorted(self.seconds.items()) if seconds >= SLOW / 2}
-        DURATIONS.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
+        known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+        files = {_file(name) for name in self.seconds}
+        kept = {
+            name: seconds
+            for name, seconds in known.items()
+            if _file(name) not in files and (HERE.parent / _file(name)).exists()
+        }
+        rows = kept | {name: round(seconds, 2) for name, seconds in self.seconds.items() if seconds >= SLOW / 2}
+        DURATIONS.write_text(json.dumps(dict(sorted(rows.items())), indent=0) + "\n", encoding="utf-8")
+
+
+def _file(name: str) -> str:
+    """The file of a test, by its name."""
+    return name.partition("::")[0]
