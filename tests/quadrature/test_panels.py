@@ -110,12 +110,14 @@ def test_steps_that_cancel_within_a_panel_are_seen_in_the_score() -> None:
 
 def test_independent_differences_are_counted() -> None:
     rng = np.random.default_rng(0)
-    assert independent(np.zeros((4, SKETCH))) == 1
-    assert independent(np.outer([1.0, -1, 1, 1], rng.normal(size=SKETCH))) == pytest.approx(4)
-    assert independent(np.outer([1.0, 1e-9, 0, 0], rng.normal(size=SKETCH))) == pytest.approx(1)
-    assert independent(1e-200 * rng.normal(size=(8, SKETCH))) > 8 * 40
+    assert independent(np.zeros((4, SKETCH))) == (1, 1)
+    assert independent(np.outer([1.0, -1, 1, 1], rng.normal(size=SKETCH))) == pytest.approx((4, 1))
+    assert independent(np.outer([1.0, 1e-9, 0, 0], rng.normal(size=SKETCH))) == pytest.approx((1, 1))
+    count, spread = independent(1e-200 * rng.normal(size=(8, SKETCH)))
+    assert 7 < count <= 8
+    assert spread > 40
     few = rng.normal(size=(64, 3)) @ rng.normal(size=(3, SKETCH))  # many differences of a network with three units
-    assert 64 < independent(few) < 64 * 4
+    assert 1 < independent(few)[1] < 4
 
 
 def test_nested_differences_bound_the_error_of_smooth_gradients() -> None:

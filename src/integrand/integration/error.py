@@ -42,7 +42,7 @@ ALL_KINKS = 0.5
 """The last candidate's nested difference over the first one's, from which on gradients have kinks and nothing else."""
 
 MANY = 256
-"""Panels from which on it is not asked how many independent differences there are: enough."""
+"""Panels, at the most, whose differences are compared with each other."""
 
 
 FEWEST = 17
@@ -68,7 +68,10 @@ SCORES = 16
 """Scores off the grid, which cost a forward pass only, for claims that came easily."""
 
 FEWEST_LOOKS = 8.0
-"""Independent differences below which a kinked function may have kinks that nobody has seen."""
+"""Independent differences, or dimensions, below which a function may have kinks and waves that nobody has seen."""
+
+SPARSELY = 16
+"""Nodes for each gradient off the grid where there are many nodes, and differences spread over few dimensions."""
 
 MISFIT = 1e-3
 """Of the attributions: what a gradient off the grid must be off by, at the least, to be believed over the estimate."""
@@ -94,6 +97,7 @@ class OpenExample:
         noise: what rounding does to the gradients, absolute L1, however many there are.
         floor: the error that rounding leaves in any case, absolute L1.
         looks: how many independent differences the estimate rests on.
+        spread: the dimensions that these spread over.
         kinked: whether gradients have kinks everywhere.
         suspect: whether a claim of it was refuted between its nodes.
         half: whether the model computes in half precision, whose rounding is not small beside the tolerance.
@@ -108,6 +112,7 @@ class OpenExample:
     noise: float = 0.0
     floor: float = 0.0
     looks: float = math.inf
+    spread: float = math.inf
     kinked: bool = False
     suspect: bool = False
     half: bool = False
@@ -227,8 +232,10 @@ class ErrorEstimator:
             panels = groups.panels[groups.parts[one.example]]
             smooth, rough = panels.norms[:, -1].sum(), panels.norms[:, 0].sum()
             one.kinked = bool(smooth > ALL_KINKS * rough and rough > ROUNDINGS * self.mesh.evaluator.epsilon * size)
-            few = len(panels) <= MANY and panels.sketch.size
-            one.looks = independent(panels.sketch.reshape(-1, panels.sketch.shape[-1])) if few else math.inf
+            if panels.sketch.size:
+                some = np.unique(np.linspace(0, len(panels) - 1, MANY).astype(np.int64))
+                count, one.spread = independent(panels.sketch[some].reshape(-1, panels.sketch.shape[-1]))
+                one.looks = count * one.spread * len(panels) / len(some)
         return np.array([one.looks if one.kinked else math.inf for one in active])
 
     def _extrapolated(self, active: list[OpenExample], groups: GroupedPanels, mine: Ints) -> dict[int, Extrapolated]:
@@ -412,6 +419,8 @@ class ClaimTest:
             gradients = THOROUGH
         elif nodes <= FEW_NODES and (one.looks < ENOUGH_LOOKS or nodes <= FEWEST):
             gradients = USUAL if one.looks >= FEWEST_LOOKS else 2 * USUAL
+        elif one.spread < FEWEST_LOOKS:
+            gradients = min(int(nodes) // SPARSELY, THOROUGH)
         gradients, scores = math.ceil(gradients / pieces), math.ceil(scores / pieces)
         return min(gradients, max(claim.room, 0) // pieces), scores
 

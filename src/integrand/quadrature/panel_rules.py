@@ -262,24 +262,25 @@ def _beyond(missing: Floats, slack: Floats) -> Floats:
     return np.asarray(np.maximum(np.abs(missing) - slack, 0.0))
 
 
-def independent(sketch: Floats) -> float:
+def independent(sketch: Floats) -> tuple[float, float]:
     """How many independent differences there are among some, of which only random projections (k, SKETCH) are known.
 
-    The number of those that matter, times the dimensions that they spread over: 1 over the mean square of their cosines.
+    >>> [round(number) for number in independent(np.ones((3, SKETCH)))]
+    [3, 1]
 
-    >>> independent(np.eye(3, SKETCH)) >= 1e6, independent(np.ones((3, SKETCH)))
-    (True, 3.0)
+    Returns:
+        How many of them matter, and the dimensions that they spread over, 1 over the mean square of their cosines. Their
+        product is the number of independent ones.
     """
     largest = np.abs(sketch).max(initial=0.0)
     if not largest > 0:
-        return 1.0
+        return 1.0, 1.0
     scaled = sketch / largest
     gram = scaled @ scaled.T
     own = np.diag(gram)
     total, squares = own.sum() ** 2, (own**2).sum()
     across = (gram**2).sum() - squares
-    spread = max((total - squares) / max(across, 1e-12 * squares), 1.0)
-    return float(total / squares * spread)
+    return float(total / squares), float(max((total - squares) / max(across, 1e-12 * squares), 1.0))
 
 
 def _with_one_kink(
