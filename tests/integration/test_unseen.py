@@ -306,3 +306,15 @@ def test_networks_are_never_named() -> None:
                     weights *= 3
             for options in ({"tol": 1e-2}, {"tol": 1e-4}, {"steps": 20}, {"score": "probability"}):
                 assert not any(one.unseen for one in quietly(model, 3 * drawn(3, seed), target=0, **options).certificate)
+
+
+def test_a_saturated_logarithm_is_no_cut() -> None:
+    """log(1) stays 0 where its gradient is 1e-40: the score cannot show what happens there, and no part of the model is cut."""
+
+    def score(rows: Tensor) -> Tensor:
+        logits = torch.stack([92 + rows[:, 0] - rows[:, 1] ** 2, 0 * rows[:, 0]], 1)
+        return torch.log_softmax(logits, 1)[:, 0]
+
+    result = quietly(score, torch.ones(1, 2, dtype=torch.float64))
+    assert float(result.values.abs().sum()) < 1e-39
+    assert result.certificate.only.unseen in ("", "rounding")

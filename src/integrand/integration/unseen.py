@@ -240,7 +240,11 @@ def _unresolved(cells: PathCells, shares: Floats) -> PathCells:
 
 
 def _last_place(evaluator: Evaluator, examples: Ints) -> Floats:
-    return np.asarray(evaluator.epsilon * evaluator.function.scale[examples])
+    """One unit in the last place of the score, or of the smallest number that means anything where it is all but zero.
+
+    The logarithm of a probability of 1 is zero whatever happens at 1e-60 of it, where gradients still say something.
+    """
+    return np.asarray(evaluator.epsilon * np.maximum(evaluator.function.scale[examples], evaluator.epsilon))
 
 
 def rounded(evaluator: Evaluator, times: Floats) -> Floats:
