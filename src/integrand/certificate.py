@@ -151,6 +151,12 @@ class ExampleCertificate:
                 "rounds (quantisation, a cast to fewer digits); take that out, or ask for a tolerance above "
                 f"{percent(self.error)}"
             )
+        if self.status is Status.NOISE and self.precision == "float64":
+            return (
+                f"rounding in float64 leaves an error of {percent(self.error)}, not within {percent(self.tol)}: the score is "
+                "saturated, or large numbers cancel in it; explain the score before that (a logit rather than its "
+                f"probability), or ask for a tolerance above {percent(self.error)}"
+            )
         if self.status is Status.NOISE:
             wider = "a model and input in " + ("float32" if self.precision in ("bfloat16", "float16") else "float64")
             return (

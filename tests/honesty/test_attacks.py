@@ -141,3 +141,16 @@ def test_the_certificate_says_what_the_score_can_see(options: dict[str, Any]) ->
     assert seen(1.0) == pytest.approx(0.0, abs=1e-12)  # twins
     assert seen(0.5) == pytest.approx(0.5 / 1.5)
     assert seen(-1.0) == pytest.approx(1.0)
+
+
+def test_a_spent_budget_leaves_no_claim_untested() -> None:
+    """A wave in step with the first 17 nodes, and no gradients left: what claims are looked at by does not count."""
+    x = torch.ones(1, 2, dtype=torch.float64)
+
+    def score(rows: Tensor) -> Tensor:
+        waves = torch.sin(64 * np.pi * rows) + rows
+        return waves[:, 0] - waves[:, 1]
+
+    with pytest.warns(ig.errors.ConvergenceWarning, match="budget spent"):
+        result = ig.integrated_gradients(score, x, max_evaluations=17)
+    assert result.certificate.only.error > 0.25

@@ -308,13 +308,17 @@ def test_networks_are_never_named() -> None:
                 assert not any(one.unseen for one in quietly(model, 3 * drawn(3, seed), target=0, **options).certificate)
 
 
-def test_a_saturated_logarithm_is_no_cut() -> None:
-    """log(1) stays 0 where its gradient is 1e-40: the score cannot show what happens there, and no part of the model is cut."""
+@pytest.mark.parametrize("margin", [140.0, 200.0])
+def test_a_saturated_logarithm_is_no_cut(margin: float) -> None:
+    """log(1) stays 0 where its gradient is 1e-60: the score cannot show what happens there, and no part of the model is cut."""
 
     def score(rows: Tensor) -> Tensor:
-        logits = torch.stack([92 + rows[:, 0] - rows[:, 1] ** 2, 0 * rows[:, 0]], 1)
-        return torch.log_softmax(logits, 1)[:, 0]
+        other = torch.relu(3 * rows[:, 0] - 1) - torch.relu(2 - 4 * rows[:, 1]) + torch.relu(rows[:, 0] - rows[:, 1] + 0.1)
+        return torch.log_softmax(torch.stack([margin + 0 * other, 5 * other], 1), 1)[:, 0]
 
-    result = quietly(score, torch.ones(1, 2, dtype=torch.float64))
-    assert float(result.values.abs().sum()) < 1e-39
-    assert result.certificate.only.unseen in ("", "rounding")
+    result = quietly(score, torch.tensor([[1.0, 0.8]], dtype=torch.float64))
+    assert 0 < float(result.values.abs().sum()) < 1e-50
+    only = result.certificate.only
+    assert only.status is ig.Status.NOISE
+    assert "saturated" in only.remedy
+    assert "input in float64" not in only.remedy  # which it is already

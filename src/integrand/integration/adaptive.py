@@ -337,7 +337,7 @@ class GradientIntegral:
 
     def _claim(self, step: Decision) -> Claim:
         """What an example claims that has converged."""
-        return Claim(step.one, step.found, step.index, self.limit - self._spent(step.one.example))
+        return Claim(step.one, step.found, step.index)
 
     def _halved(self, step: Decision, wrong: Refutation) -> Decision:
         """Halve the panels where the claim of an example did not hold, or say that the budget is spent."""

@@ -329,13 +329,11 @@ class Claim:
         one: the example.
         found: the estimate.
         index: which panels of the mesh are its own.
-        room: gradients that it may still take.
     """
 
     one: OpenExample
     found: Estimate
     index: Ints
-    room: int
 
 
 @dataclass(frozen=True)
@@ -374,8 +372,9 @@ class ClaimTest:
         self.cells = mesh.rule.cells
         wanted = [(0, 0) if self._too_few(claim) else self._wanted(claim) for claim in claims]
         gradients, pieces = sum(count for count, _ in wanted) * len(shares), len(shares)
-        times = [PLACES[:count] for count, _ in wanted for _ in range(pieces)]
-        times += [PLACES[count : count + more] for count, more in wanted for _ in range(pieces)]
+        # Each piece elsewhere: several baselines may hide the same thing at the same place.
+        times = [np.roll(PLACES, -p * count)[:count] for count, _ in wanted for p in range(pieces)]
+        times += [np.roll(PLACES, -count * pieces - p * more)[:more] for count, more in wanted for p in range(pieces)]
         owner = np.tile(np.repeat(np.arange(len(claims)), pieces), 2)
         line = np.array([p * mesh.examples + claim.one.example for claim in claims for p in range(pieces)] * 2, np.int64)
         counts = np.array([len(part) for part in times], np.int64)
@@ -421,8 +420,7 @@ class ClaimTest:
             gradients = USUAL if one.looks >= FEWEST_LOOKS else 2 * USUAL
         elif one.spread < FEWEST_LOOKS:
             gradients = min(int(nodes) // SPARSELY, THOROUGH)
-        gradients, scores = math.ceil(gradients / pieces), math.ceil(scores / pieces)
-        return min(gradients, max(claim.room, 0) // pieces), scores
+        return math.ceil(gradients / pieces), math.ceil(scores / pieces)
 
     def note(self, done: Evaluated) -> None:
         """Take in gradients and scores at some of the nodes."""
@@ -460,10 +458,13 @@ class ClaimTest:
         bound = np.maximum(4 * error, self.tol * size)[self.owner]
         allowed = np.array([claim.one.allowance for claim in self.claims])[self.owner]
         wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound + allowed)
-        wrong |= self._out_of_step(share, size)
+        everywhere = self._out_of_step(share, size)
+        wrong |= everywhere
         for k in np.unique(self.owner[wrong]).tolist():
             mine = wrong & (self.owner == k)
             seen = float((share * np.maximum(self.off, self.apart))[mine].max())
+            if everywhere[mine].any():
+                seen = max(seen, float((share * self.off / self.width)[mine].mean()) * len(self.shares))
             self.claims[k].one.suspect = True
             out[self.claims[k].one.example] = Refutation(seen, self._to_halve(self.claims[k], self.panel[mine]))
         return out

@@ -174,6 +174,10 @@ def find_unseen(
     worst = order[np.r_[np.diff(cells.example[order]) != 0, True]]
     examples, excess = cells.example[worst], np.abs(cells.excess[worst])
     rounding = ROUNDINGS * np.maximum(score_rounding_along(evaluator, examples), _last_place(evaluator, examples))
+    # A score that stands still to the last place is saturated: what its gradients say is below its rounding.
+    still = np.bincount(cells.example, np.abs(cells.last - cells.first), evaluator.function.examples)[examples] == 0
+    missed = np.bincount(cells.example, np.abs(shares[cells.piece] * cells.missing), evaluator.function.examples)[examples]
+    rounding = np.where(still, np.maximum(rounding, missed), rounding)
     out = {int(examples[k]): UnseenChange("rounding", None, float(2 * rounding[k])) for k in np.flatnonzero(excess <= rounding)}
     if not gradients:
         out |= _cut_off(evaluator, cells[order], {int(e): float(r) for e, r in zip(examples, rounding, strict=True)}, out)
