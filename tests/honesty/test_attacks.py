@@ -128,8 +128,8 @@ KNOWN_DISHONEST: dict[str, Callable[[], Trial]] = {
     "steps beside steps": a_step_beside_others,
     "a bump beside a step": a_bump_beside_a_step,
 }
-"""What claims 1% and is wrong: nothing of it shows at the nodes and at the places between them that are looked at, in gradients or
-in scores. The table is meant to empty; what is in it is said in docs/method.md."""
+"""What claims 1% and is wrong: nothing of it shows at the nodes and at the places between them that are looked at, in gradients
+or in scores. The table is meant to empty; what is in it is said in docs/method.md."""
 
 
 @pytest.mark.parametrize("name", KNOWN_DISHONEST)
