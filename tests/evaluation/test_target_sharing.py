@@ -304,6 +304,8 @@ def test_what_each_example_reads_of_the_output(options: dict[str, Any]) -> None:
 
 def unshared(model: Counted, found: ig.Attribution, *, ends: int = 0) -> None:
     assert model.differentiated == sum(one.gradients for one in found.certificate)
+    scored = sum(one.forwards - 1 for one in found.certificate)  # the first is left out
+    assert model.rows - model.differentiated - scored in (0, 1)  # one row on its own, where arguments are split by example
     assert model.rows >= model.differentiated + ends
 
 
