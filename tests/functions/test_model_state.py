@@ -251,7 +251,7 @@ def test_large_buffers_that_nobody_writes_to_are_not_told(monkeypatch):
 
 
 def test_attention_without_gradients_is_that_with_gradients(monkeypatch):
-    """PyTorch's kernels for whole encoder layers without gradients: on a GPU their GELU is 1e-5 to 1e-4 off, here by more."""
+    """PyTorch's kernels for whole encoder layers without gradients: on a GPU their GELU is up to 1e-4 off, here by more."""
     fast = torch._transformer_encoder_layer_fwd
     monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", lambda *args, **kwargs: fast(*args, **kwargs) + 0.01)
     torch.manual_seed(0)

@@ -293,7 +293,7 @@ class SameAttention:
     """A context in which attention is computed as it is with gradients, also without.
 
     PyTorch has kernels for whole encoder layers that it takes only where no gradient is asked for. They round differently, and
-    on a GPU their GELU is an approximation: up to 1e-4 off in float64, which would look like rows that influence each other. The
+    on a GPU their GELU is an approximation: 1e-4 off in float64, which would look like rows that influence each other. The
     switch is the process's, so that the first thread to enter turns it and the last one to leave turns it back.
     """
 
