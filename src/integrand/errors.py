@@ -15,7 +15,7 @@ The tree::
     │   ├── RowsError          rows of a batch influence each other
     │   └── OperationError     a method has no rule for an operation of the model
     ├── MemoryLimitError   a single row does not fit                                            [MemoryError]
-    ├── FileError          a file that is not a saved attribution                               [ValueError]
+    ├── FileError          a file that cannot be read or written, or is not what it should be      [ValueError]
     └── MissingExtraError  an optional dependency is not installed                              [ImportError]
 
     IntegrandWarning (UserWarning)
@@ -90,7 +90,7 @@ class MemoryLimitError(IntegrandError, MemoryError):
 
 
 class FileError(IntegrandError, ValueError):
-    """A file that is not a saved attribution, or is from a newer version."""
+    """A file that cannot be read or written, is not what it should be, or is from a newer version."""
 
 
 class MissingExtraError(IntegrandError, ImportError):

@@ -1,16 +1,38 @@
-"""Writing files: results by the ending of a path, and files that are complete at any moment."""
+"""Reading and writing files, for everything in the package that does so.
+
+What is written appears under its name when it is complete, so that a reader finds the old file or the new one, whatever
+happens in between: an error, a full disk, a kill. What is read is an ordinary file of a bounded size. A job that writes for a
+long time takes a lock.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
-import tempfile
+import secrets
+import shlex
+import socket
+import stat
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .errors import FileError, OptionError
+from .words import shown
+
+LARGEST = 1 << 30
+"""The most bytes that a file may have which is read as a whole, unless its kind has a smaller limit."""
+
+LONGEST_NAME = 255
+"""The most bytes of a file's name on the file systems in use."""
+
+_PART = ".part"
+_LOCK_BYTE = 1 << 20  # where Windows locks: beyond what the lock file says, so that others can read that
 
 
 def write(
@@ -32,13 +54,15 @@ def write(
     """
     suffix = path.suffix.lower()
     if suffix in {".png", ".svg", ".pdf"}:
-        picture(**options).savefig(path, bbox_inches="tight", pad_inches=0.15)
+        drawn = picture(**options)
+        with replacing(path) as part:
+            drawn.savefig(part, bbox_inches="tight", pad_inches=0.15)
     elif suffix == ".html" and report is not None:
-        path.write_text(report(**options), encoding="utf-8")
+        write_text(path, report(**options))
     elif suffix == ".json":
         if options:
             raise OptionError(f"got options {sorted(options)} for a .json file; they are for pictures")
-        path.write_text(json.dumps(numbers(), indent=1, allow_nan=False), encoding="utf-8")
+        write_text(path, json.dumps(numbers(), indent=1, allow_nan=False))
     else:
         pages = "" if report is None else ".html, "
         raise OptionError(f"got the ending {suffix!r}; expected {pages}.png, .svg, .pdf or .json")
@@ -51,31 +75,255 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --out.") from error
+        raise FileError(f"{shown(str(path))} cannot be written ({error.strerror or error}); choose another place.") from error
 
 
 def ready(folder: Path) -> None:
     """Create a folder if there is none, and check that files can be created in it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        file, part = _new_part(folder, "")
+        os.close(file)
+        part.unlink()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; what was written there replaces ``path`` if the block ends without an error."""
-    part = path.with_name(path.name + ".part")
+    """Give a new, empty file beside ``path``; what is written to it replaces ``path`` if the block ends without an error.
+
+    Its name is its own, so that two writers of the same file do not meet; the one that ends last wins. What was written is on
+    the disk before the names change. Where ``path`` is a link, the link is replaced; the file it leads to is left alone.
+    """
+    with writing(path):
+        mode = _mode_of(path)
+        file, part = _new_part(path.parent, path.suffix)
     try:
         with writing(path):
             yield part
+            _to_disk(part)
+            if mode is not None:
+                part.chmod(mode)
             os.replace(part, path)
+            _to_disk(path.parent)
     finally:
-        with suppress(OSError):  # it is gone if all went well, and may never have been there
+        os.close(file)
+        with suppress(OSError):  # it is gone if all went well
             part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file by this text (UTF-8) so that a reader sees the old file or the new one, never half of it."""
+    write_bytes(path, text.encode("utf-8", "replace"))  # a file's name may hold what UTF-8 does not
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a file by these bytes so that a reader sees the old file or the new one, never half of it."""
     with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(data)
+
+
+@contextmanager
+def text_file(path: Path) -> Iterator[IO[str]]:
+    """Open a text file to be written bit by bit (UTF-8, line ends as they are given), which appears when it is complete."""
+    with replacing(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
+        yield file
+
+
+@contextmanager
+def reading(path: Path, *, what: str) -> Iterator[IO[bytes]]:
+    """Open an ordinary file to be read; a pipe, which may never end or never begin, a device and a folder are refused.
+
+    Args:
+        path: the file; a link is followed.
+        what: what is expected in it, for the error: ``a file of molecules``.
+    """
+    name = shown(str(path))
+    try:
+        # Not blocking: to open a pipe would wait until somebody writes to it.
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FileError(f"{name} cannot be read ({said}); expected {what}. Check the path, and who may read it.") from None
+    kind = os.fstat(file).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(file)
+        raise FileError(f"{name} is {_kind(kind)}; expected {what} in an ordinary file. Name one, or save it as one first.")
+    with open(file, "rb") as opened:
+        yield opened
+
+
+def read_bytes(path: Path, *, what: str, most: int = LARGEST) -> bytes:
+    """Read an ordinary file as a whole; one that has more bytes than ``most`` is refused before it is read.
+
+    Args:
+        path: the file.
+        what: what is expected in it, for the error: ``a file of questions``.
+        most: how many bytes it may have.
+    """
+    with reading(path, what=what) as file:
+        size = os.fstat(file.fileno()).st_size
+        found = b"" if size > most else file.read(most + 1)  # it may grow meanwhile
+    if max(size, len(found)) > most:
+        raise FileError(f"{shown(str(path))} has {_bytes(size)}; expected {what} of at most {_bytes(most)}. Split it.")
+    return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep others from writing ``path``, a file or a folder, until the block ends.
+
+    The lock is a hidden file, in the folder or beside the file, that says who holds it; after a kill the operating system lifts
+    it. What killed writers left in the folder is removed.
+
+    Raises:
+        FileError: somebody else holds the lock; the message says who.
+    """
+    place = path.resolve()
+    with writing(path):
+        file, lock = _locked_file(place, path)
+    try:
+        with writing(path):
+            os.lseek(file, 0, os.SEEK_SET)
+            os.truncate(file, 0)
+            os.write(file, _about_this_run())
+        _sweep(lock.parent)
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()  # while it is held: whoever has opened it meanwhile sees that it is gone, and opens another
+        os.close(file)
+
+
+def _mode_of(path: Path) -> int | None:
+    """The permissions of the file to be replaced; None if there is none. Only an ordinary file can be."""
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISLNK(kind):
+        return None
+    if not stat.S_ISREG(kind):
+        raise FileExistsError(errno.EEXIST, f"it is {_kind(kind)}", str(path))
+    return stat.S_IMODE(kind)
+
+
+def _kind(mode: int) -> str:
+    for matches, name in ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket")):
+        if matches(mode):
+            return name
+    return "a device"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _new_part(folder: Path, suffix: str) -> tuple[int, Path]:
+    """A new file in a folder under a name that nothing has; it stays open and locked, which tells it from what a kill left."""
+    while True:
+        part = folder / f".{secrets.token_hex(8)}{_PART}{suffix[:16]}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        file = os.open(part, flags, 0o666)
+        with suppress(OSError):  # without locks nothing is ever removed
+            _lock(file)
+        if part.exists():  # if not, somebody took it for what a kill left, before it was locked
+            return file, part
+        os.close(file)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the parts in a folder that nobody is writing any more."""
+    for part in folder.glob(f".*{_PART}*"):
+        token = part.name[1:].partition(_PART)[0]
+        if len(token) != 16 or not set(token) <= set("0123456789abcdef"):
+            continue
+        with suppress(OSError):
+            file = os.open(part, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+            try:
+                _lock(file)
+                part.unlink()
+            finally:
+                os.close(file)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder; where a system cannot do that for folders, it is left out."""
+    folder = path.is_dir()
+    try:
+        file = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    except OSError:
+        if folder:  # Windows opens no folders
+            return
+        raise
+    try:
+        os.fsync(file)
+    except OSError:
+        if not folder:
+            raise
+    finally:
+        os.close(file)
+
+
+def _lock(file: int) -> None:
+    """Lock an open file for this process, or raise an OSError: BlockingIOError or PermissionError if somebody else has it."""
+    if sys.platform == "win32":  # pragma: no cover
+        import msvcrt
+
+        os.lseek(file, _LOCK_BYTE, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
+    """Open and lock the lock file of a place; an error that says who holds it if somebody else does."""
+    name = f".{place.name}.lock"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = f".{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:32]}.lock"
+    lock = place / ".lock" if place.is_dir() else place.with_name(name)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        file = os.open(lock, flags, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise OSError(errno.EEXIST, f"{lock} is no ordinary file")
+            _lock(file)
+            if lock.exists() and os.path.samestat(os.fstat(file), lock.stat()):
+                return file, lock
+        except (BlockingIOError, PermissionError):
+            held = _holder(file)
+            os.close(file)
+            raise FileError(
+                f"{shown(str(path))} is being written by {held}. Wait until that is done, or choose another place."
+            ) from None
+        except OSError as error:
+            os.close(file)
+            raise FileError(
+                f"{shown(str(path))} cannot be locked ({error.strerror or error}); expected a file system with locks, so that "
+                "no other run writes there at the same time. Choose a place on a local disk."
+            ) from error
+        os.close(file)  # its last holder has removed it between our two steps
+
+
+def _about_this_run() -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    about = {"process": os.getpid(), "host": socket.gethostname(), "since": since, "command": shlex.join(sys.argv)}
+    return json.dumps(about).encode("utf-8", "replace")
+
+
+def _holder(file: int) -> str:
+    """Who holds a lock, from what its file says."""
+    try:
+        os.lseek(file, 0, os.SEEK_SET)
+        about = json.loads(os.read(file, 1 << 16))
+        said = f"process {int(about['process'])} on {about['host']} since {about['since']} ({about['command']})"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "another process"
+    return shown(said)

@@ -1,11 +1,51 @@
-"""Numbers and lists as text for people. A leaf: the certificate prints itself with these."""
+"""Numbers, lists and names as text for people. A leaf: the certificate prints itself with these."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
+
+_OBEYED = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_NOT_SHOWN, _NOT_IN_LINES = re.compile(f"[\t\n{_OBEYED}]"), re.compile(f"[{_OBEYED}]")
+"""Characters that a terminal or a page would obey rather than show, and bytes of a file's name that are no text."""
+
+
+def shown(text: str, *, lines: bool = False) -> str:
+    r"""A text that came from outside, such as the name of a file, so that a terminal shows all of it and obeys none of it.
+
+    Args:
+        text: what came from outside.
+        lines: whether it may have several lines, and tabs.
+
+    >>> print(shown("cat\x1b[2J.jpg"), shown(b"caf\xe9.png".decode(errors="surrogateescape")))
+    cat\x1b[2J.jpg caf\xe9.png
+    """
+    return (_NOT_IN_LINES if lines else _NOT_SHOWN).sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:  # how Python spells a byte that is no UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def cell(text: str) -> str:
+    """A text for a cell of a table, so that a spreadsheet does not take it for a formula: those begin with =, +, - or @.
+
+    >>> cell("=1+1"), cell("aspirin"), cell("-0.5")
+    ("'=1+1", 'aspirin', '-0.5')
+    """
+    if not text.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠")) and not text.startswith(("\t", "\r", "\n")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -1,0 +1,247 @@
+"""Files that are complete at any moment, whoever writes, is killed, or has planted something; and reading that always ends."""
+
+import errno
+import io
+import json
+import multiprocessing
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrand import files
+from integrand.errors import FileError
+from integrand.words import cell, shown
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "page.html", "old")
+    with files.replacing(tmp_path / "page.html") as part:
+        part.write_text("new")
+        assert (tmp_path / "page.html").read_text() == "old"
+        assert part.suffix == ".html"  # writers that go by the ending can write to it
+    assert (tmp_path / "page.html").read_text() == "new"
+    assert _names(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), ValueError("no"), KeyboardInterrupt()])
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    files.write_text(tmp_path / "page.html", "old")
+
+    def write() -> None:
+        with files.replacing(tmp_path / "page.html") as part:
+            part.write_text("half of the ne")
+            raise error
+
+    with pytest.raises((FileError, type(error))):
+        write()
+    assert (tmp_path / "page.html").read_text() == "old"
+    assert _names(tmp_path) == ["page.html"]
+
+
+def test_a_full_disk_is_an_error_of_one_line(tmp_path: Path) -> None:
+    said = r"page.html cannot be written \(No space left on device\)"
+    with pytest.raises(FileError, match=said), files.replacing(tmp_path / "page.html"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_permissions_stay_and_new_files_get_the_usual_ones(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.write_text(tmp_path / "new", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    (tmp_path / "new").chmod(0o604)
+    files.write_text(tmp_path / "new", "y")
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
+
+
+def test_links_are_never_written_through(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "page.html").symlink_to("precious")
+    (tmp_path / "page.html.part").symlink_to("precious")
+    files.write_text(tmp_path / "page.html", "page")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert (tmp_path / "page.html").read_text() == "page"
+    assert not (tmp_path / "page.html").is_symlink()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "page.html")
+    with pytest.raises(FileError, match="it is a pipe"):
+        files.write_text(tmp_path / "page.html", "page")
+    with pytest.raises(FileError, match="Is a directory"):
+        files.write_text(tmp_path, "page")
+
+
+def test_the_longest_name_can_be_written_and_locked(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 125 + ".html")
+    assert len(os.fsencode(path.name)) == files.LONGEST_NAME
+    with files.locked(path):
+        files.write_text(path, "page")
+    assert _names(tmp_path) == [path.name]
+
+
+def test_many_writers_of_one_file_leave_one_of_their_texts(tmp_path: Path) -> None:
+    texts = [str(i) * 100_000 for i in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda text: files.write_text(tmp_path / "page.html", text), texts * 5))
+    assert (tmp_path / "page.html").read_text() in texts
+    assert _names(tmp_path) == ["page.html"]
+
+
+def _write_for_ever(path: Path) -> None:
+    while True:
+        for letter in "ab":
+            files.write_text(path, letter * 1_000_000)
+
+
+def test_kills_leave_a_whole_file_and_the_next_lock_tidies_up(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    context = multiprocessing.get_context("fork")
+    for _ in range(5):
+        writer = context.Process(target=_write_for_ever, args=(path,))
+        writer.start()
+        while not path.exists():
+            time.sleep(0.001)
+        time.sleep(0.02)
+        assert writer.pid is not None
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+        assert path.read_text() in ("a" * 1_000_000, "b" * 1_000_000)
+    (tmp_path / ".mine.part").write_text("not ours")
+    with files.replacing(tmp_path / "other.html") as part:
+        part.write_text("being written")
+        with files.locked(path):
+            pass
+        assert part.exists()
+    assert _names(tmp_path) == [".mine.part", "other.html", "page.html"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from integrand.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_the_error_says_who_holds_a_lock_and_a_kill_lifts_it(tmp_path: Path, folder: bool) -> None:
+    path = tmp_path / "values.csv"
+    if folder:
+        path.mkdir()
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(FileError) as caught, files.locked(path):
+            pass
+        said = rf"(?s)values\.csv is being written by process {other.pid} on \S+ since \d{{4}}-.* \(-c .*values\.csv\)\. Wait"
+        assert re.search(said, str(caught.value)), str(caught.value)
+        other.kill()
+    with files.locked(path):
+        pass
+    assert _names(path if folder else tmp_path) == []
+
+
+def test_only_one_thread_at_a_time_holds_a_lock(tmp_path: Path) -> None:
+    inside, most, refused = [0], [0], [0]
+
+    def hold(_: int) -> None:
+        try:
+            with files.locked(tmp_path / "values.csv"):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                time.sleep(0.0002)
+                inside[0] -= 1
+        except FileError:
+            refused[0] += 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(hold, range(400)))
+    assert most[0] == 1
+    assert refused[0] < 400
+    assert _names(tmp_path) == []
+
+
+def test_a_planted_lock_is_no_way_to_another_file(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".values.csv.lock").symlink_to("precious")
+    with pytest.raises(FileError), files.locked(tmp_path / "values.csv"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_whatever_a_lock_file_says_the_error_has_one_line(tmp_path: Path) -> None:
+    lock = tmp_path / ".values.csv.lock"
+    said = {"process": 7, "host": "\x1b[2J", "since": "\n", "command": "é" * 10}
+    for text in (b"", b"\xff", b"[" * 10_000, b"{}", json.dumps(said).encode()):
+        lock.write_bytes(text)
+        with lock.open("r+b") as held:
+            files._lock(held.fileno())
+            with pytest.raises(FileError, match="is being written by") as caught, files.locked(tmp_path / "values.csv"):
+                pass
+        assert str(caught.value).isprintable()
+
+
+def test_reading_ends(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/zero"), "a device"), (tmp_path, "a folder")):
+        with pytest.raises(FileError, match=kind):
+            files.read_bytes(path, what="text")
+    with pytest.raises(FileError, match=r"cannot be read \(No such file or directory\); expected text"):
+        files.read_bytes(tmp_path / "nothing", what="text")
+    with pytest.raises(FileError, match="cannot be read"):
+        files.read_bytes(Path("nul\0"), what="text")
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FileError, match=r"has 1\.02e\+03 GiB|has 1024 GiB"):
+        files.read_bytes(tmp_path / "sparse", what="text")
+    (tmp_path / "small").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "small", what="text", most=5) == b"12345"
+    with pytest.raises(FileError, match="5 bytes; expected text of at most 4 bytes"):
+        files.read_bytes(tmp_path / "small", what="text", most=4)
+
+
+@given(st.text())
+def test_what_is_shown_has_nothing_to_obey(text: str) -> None:
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown(text))
+    assert shown(shown(text)) == shown(text)
+    shown(text).encode()
+    assert re.search("[\x00-\x08\x0b-\x1f]", shown(text, lines=True)) is None
+
+
+@given(st.text())
+def test_a_cell_is_never_a_formula(text: str) -> None:
+    found = cell(text)
+    assert found in (text, f"'{text}")
+    try:
+        float(found)
+    except ValueError:
+        assert not found.lstrip().startswith(("=", "+", "-", "@"))
+
+
+def test_a_text_file_keeps_line_ends_and_replaces_what_is_no_text(tmp_path: Path) -> None:
+    with files.text_file(tmp_path / "a.csv") as file:
+        assert isinstance(file, io.TextIOBase)
+        file.write("a\r\nb\ud800\n")
+    assert (tmp_path / "a.csv").read_bytes() == b"a\r\nb?\n"
