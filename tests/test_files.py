@@ -1,6 +1,7 @@
 """Files that are complete at any moment, whoever writes, is killed, or has planted something; and reading that always ends."""
 
 import errno
+import hashlib
 import io
 import json
 import multiprocessing
@@ -245,3 +246,61 @@ def test_a_text_file_keeps_line_ends_and_replaces_what_is_no_text(tmp_path: Path
         assert isinstance(file, io.TextIOBase)
         file.write("a\r\nb\ud800\n")
     assert (tmp_path / "a.csv").read_bytes() == b"a\r\nb?\n"
+
+
+def test_what_is_appended_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal"
+    with files.appending(path) as file:
+        assert files.append(file, b"one\n") == 0
+        assert files.append(file, b"two\n") == 4
+        write = os.write
+
+        def half(file: int, data: bytes) -> int:
+            if len(data) < 4:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(file, data[:3])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", half)
+            with pytest.raises(OSError, match="No space"):
+                files.append(file, b"three\n")
+            patch.setattr(os, "write", lambda file, data: write(file, data[:1]))  # short writes go on
+            files.append(file, b"four\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+            with pytest.raises(OSError, match="broken"):
+                files.append(file, b"five\n")
+    assert path.read_bytes() == b"one\ntwo\nfour\n"
+
+
+def test_a_line_without_an_end_gets_one_and_nothing_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_bytes(b"somebody's notes")
+    with files.appending(tmp_path / "journal") as file:
+        files.append(file, b"mine\n")
+    assert (tmp_path / "journal").read_bytes() == b"somebody's notes\nmine\n"
+
+
+def test_nothing_is_appended_through_a_link_or_to_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine\n")
+    (tmp_path / "link").symlink_to("precious")
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (("link", "it is a link"), ("pipe", "it is a pipe"), (".", "directory")):
+        with pytest.raises(FileError, match=said), files.appending(tmp_path / name):
+            pass
+    assert (tmp_path / "precious").read_text() == "mine\n"
+
+
+@given(st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1, max_size=400))
+def test_names_are_made_to_fit_and_stay_apart(stem: str) -> None:
+    name = files.fitting(stem, ".progress.jsonl")
+    assert len(os.fsencode(name)) <= files.LONGEST_NAME
+    assert name.endswith(".progress.jsonl")
+    name.encode()  # no letter is cut in two
+    assert files.fitting(stem + "x", ".progress.jsonl") != name
+
+
+def test_a_digest_is_of_what_is_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert files.digest_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+    with pytest.raises(FileError, match="cannot be read"):
+        files.digest_of(tmp_path / "b")

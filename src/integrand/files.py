@@ -130,6 +130,75 @@ def text_file(path: Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
+def appending(path: Path) -> Iterator[int]:
+    """Open a file that only grows, for :func:`append`; gives its descriptor, which can be read from too.
+
+    A last line that a kill has left without its end gets one, so that what follows is a line of its own. A link, a pipe or a
+    folder in its place is refused. Who appends should hold a lock: see :func:`locked`.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with writing(path):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link")
+        file = os.open(path, flags, 0o666)
+    try:
+        with writing(path):
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise FileExistsError(errno.EEXIST, f"it is {_kind(os.fstat(file).st_mode)}", str(path))
+            end = os.lseek(file, 0, os.SEEK_END)
+            if not end:
+                _to_disk(path.parent)
+            elif os.lseek(file, end - 1, os.SEEK_SET) == end - 1 and os.read(file, 1) != b"\n":
+                append(file, b"\n")
+        yield file
+    finally:
+        os.close(file)
+
+
+def append(file: int, data: bytes, *, sync: bool = True) -> int:
+    """Add bytes to the end of an open file: all of them, or, after an OSError or a stop, none.
+
+    Args:
+        file: the descriptor, from :func:`appending`.
+        data: the bytes.
+        sync: wait until the disk has them.
+
+    Returns:
+        Where in the file they begin.
+    """
+    end = os.lseek(file, 0, os.SEEK_END)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(file, left) :]
+        if sync:
+            os.fsync(file)
+    except BaseException:
+        with suppress(OSError):
+            os.ftruncate(file, end)
+        raise
+    return end
+
+
+def fitting(stem: str, ending: str) -> str:
+    """The name ``stem + ending`` for a file; a stem that is too long for that is cut, and ends in a digest of all of it.
+
+    >>> fitting("cat", ".html"), len(fitting("x" * 300, ".html"))
+    ('cat.html', 255)
+    """
+    whole = os.fsencode(stem)
+    room = LONGEST_NAME - len(os.fsencode(ending))
+    if len(whole) <= room:
+        return stem + ending
+    digest = f"-{hashlib.sha256(whole).hexdigest()[:16]}"
+    cut = room - len(digest)
+    while cut and 0x80 <= whole[cut] < 0xC0:  # not in the middle of a letter
+        cut -= 1
+    return os.fsdecode(whole[:cut]) + digest + ending
+
+
+@contextmanager
 def reading(path: Path, *, what: str) -> Iterator[IO[bytes]]:
     """Open an ordinary file to be read; a pipe, which may never end or never begin, a device and a folder are refused.
 
@@ -166,6 +235,23 @@ def read_bytes(path: Path, *, what: str, most: int = LARGEST) -> bytes:
     if max(size, len(found)) > most:
         raise FileError(f"{shown(str(path))} has {_bytes(size)}; expected {what} of at most {_bytes(most)}. Split it.")
     return found
+
+
+def digest_of(path: Path, *, what: str = "a file") -> str:
+    """The SHA-256 of what is in an ordinary file, of any size, in hex: it tells files apart that were changed.
+
+    Args:
+        path: the file.
+        what: what is expected in it, for the error.
+    """
+    found = hashlib.sha256()
+    with reading(path, what=what) as file:
+        try:
+            while block := file.read(1 << 20):
+                found.update(block)
+        except OSError as error:
+            raise FileError(f"{shown(str(path))} cannot be read ({error.strerror or error}); expected {what}.") from None
+    return found.hexdigest()
 
 
 @contextmanager
