@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ def cell(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+def cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table whose texts no spreadsheet takes for formulas; see :func:`cell`."""
+    return {key: cell(value) if isinstance(value, str) else value for key, value in row.items()}
 
 
 def number(value: float | None, digits: int = 4) -> str:

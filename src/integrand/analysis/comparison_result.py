@@ -16,7 +16,7 @@ from torch import Tensor
 from ..arrays import Floats
 from ..attribution import Attribution
 from ..errors import MissingExtraError
-from ..files import write
+from ..files import write, write_text
 from ..trees import flat, flatten
 from ..words import finite, number, percent, seconds, share_of
 
@@ -267,7 +267,7 @@ class Comparison:
         scene = compose(self, MethodView(image, labels, features, title, scale, signed, share, top, most))
         text = page(self, scene, command)
         if path is not None:
-            FilePath(path).write_text(text, encoding="utf-8")
+            write_text(FilePath(path), text)
         return text
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:

@@ -22,9 +22,11 @@ from ..axioms.axiom_table import METHODS, Step, Table, table
 from ..axioms.verdict import Verdict
 from ..certificate import AXIOMS
 from ..errors import FileError, MissingExtraError, OptionError
+from ..files import ready, write_text
 from ..loading import from_npz, from_safetensors, load_model
 from ..methods import by_name
 from ..trees import Tensors, flatten
+from ..words import shown
 
 
 class Format(enum.StrEnum):
@@ -62,6 +64,8 @@ def axioms(
     Without --model, a search for counter-examples over small networks. With it, checks on a model and input of yours. Ends
     with 1 if a promise of a method was refuted.
     """
+    if out is not None:
+        ready(out.parent)  # before the work, not after it
     options = _on_model(model, input, shape, baseline, target, score, equivalent, seed)
     if examples:
         options["examples" if model else "max_examples"] = examples
@@ -145,9 +149,8 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         typer.echo(text)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
-    typer.echo(f"wrote {out}", err=True)
+    write_text(out, text + ("" if text.endswith("\n") else "\n"))
+    typer.echo(f"wrote {shown(str(out))}", err=True)
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import InputError, MissingExtraError, OptionError
-from ...words import percent
+from ...files import text_file, write_text
+from ...words import cells, percent
 from .result import Floats, MoleculeAttribution
 
 if TYPE_CHECKING:
@@ -227,14 +228,14 @@ class Substructures:
         where = Path(path)
         ending = where.suffix.lower()
         if ending == ".json":
-            where.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+            write_text(where, json.dumps(self.to_dict(), indent=1, allow_nan=False))
         elif ending == ".csv":
-            with where.open("w", encoding="utf-8", newline="") as file:
+            with text_file(where) as file:
                 writer = csv.DictWriter(file, list(Substructure.__annotations__))
                 writer.writeheader()
-                writer.writerows(self.rows())
+                writer.writerows(map(cells, self.rows()))
         elif ending == ".txt":
-            where.write_text(f"{self}\n", encoding="utf-8")
+            write_text(where, f"{self}\n")
         else:
             raise OptionError(f"got the ending {where.suffix!r}; expected .json, .csv or .txt.")
         return where

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import FileError, InputError, MissingExtraError, OptionError
+from ...files import text_file
+from ...words import cells
 from .result import Floats, MoleculeAttribution
 
 if TYPE_CHECKING:
@@ -141,11 +143,11 @@ def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
 def write_csv(results: Iterable[MoleculeAttribution], path: str | PathLike[str]) -> Path:
     """Write the attributions of several molecules as one table, with the rows of :meth:`MoleculeAttribution.rows`."""
     where = Path(path)
-    with where.open("w", encoding="utf-8", newline="") as file:
+    with text_file(where) as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for result in results:
-            writer.writerows(result.rows())
+            writer.writerows(map(cells, result.rows()))
     return where
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
+from ...files import write_text
 from ...functions.target import Score
 from ...words import number
 
@@ -243,13 +244,13 @@ class MoleculeAttribution:
         if options and ending in (".json", ".csv"):
             raise OptionError(f"got options {sorted(options)} for a {ending} file; they are for pages and pictures.")
         if ending == ".html":
-            where.write_text(self.page(**options), encoding="utf-8")
+            write_text(where, self.page(**options))
         elif ending in (".svg", ".png", ".pdf"):
             from ...render.molecule import save
 
             save(self.drawing(), where, **options)
         elif ending == ".json":
-            where.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+            write_text(where, json.dumps(self.to_dict(), indent=1, allow_nan=False))
         elif ending == ".csv":
             from .molecule_files import write_csv
 

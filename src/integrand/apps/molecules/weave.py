@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import MissingExtraError, OptionError
+from ...files import replacing
 from ...loading import shipped
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 
@@ -201,7 +202,8 @@ def write_weave(net: Weave, path: Path, **header: str) -> None:
     except ImportError:
         raise MissingExtraError("safetensors", "files", "saving a Weave network") from None
     halved = {key: (value.half() if value.dim() > 1 else value).cpu().contiguous() for key, value in net.state_dict().items()}
-    save_file(halved, str(path), metadata={"settings": json.dumps(net.settings), **header})
+    with replacing(path) as part:
+        save_file(halved, str(part), metadata={"settings": json.dumps(net.settings), **header})
 
 
 def _scattered(sent: Tensor, ends: Tensor, atoms: int) -> Tensor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...errors import InputError, OptionError
-from ...files import write
+from ...files import write, write_text
 
 if TYPE_CHECKING:
     from .result import WordAttribution
@@ -192,7 +192,7 @@ class Rules:
         """Write the rules to a file in the format its suffix names: ``.html``, ``.json`` or ``.txt``."""
         where = Path(path)
         if where.suffix.lower() == ".txt":
-            where.write_text(f"{self}\n", encoding="utf-8")
+            write_text(where, f"{self}\n")
             return where
         if where.suffix.lower() not in (".html", ".json"):
             raise OptionError(f"got the ending {where.suffix!r}; expected .html, .json or .txt")

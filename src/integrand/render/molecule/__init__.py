@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, MissingExtraError, OptionError
-from ...files import write
+from ...files import write, write_bytes, write_text
 from .molecule_data import Molecule
 from .molecule_drawing import Look, Numbers, draw
 from .molecule_page import Account, build
@@ -160,10 +160,10 @@ def save(molecules: Molecules, path: str | PathLike[str], **options: Any) -> Pat
     rows, path = _several(molecules), Path(path)
     suffix = path.suffix.lower()
     if len(rows) == 1 and suffix == ".svg":
-        path.write_text(svg(rows[0], **options), encoding="utf-8")
+        write_text(path, svg(rows[0], **options))
         return path
     if len(rows) == 1 and suffix == ".png":
-        path.write_bytes(png(rows[0], **options))
+        write_bytes(path, png(rows[0], **options))
         return path
     return write(
         path,
