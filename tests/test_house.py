@@ -57,6 +57,68 @@ def test_files_have_no_leading_underscore() -> None:
     assert [file.name for file in FILES if file.name.startswith("_") and file.stem not in SHARED_NAMES] == []
 
 
+WRITES = {"write_text", "write_bytes", "savefig", "save_file", "save_model", "savez", "savez_compressed", "tofile", "to_csv"}
+"""Methods and functions that write a file under the very name that they are given."""
+
+SYSTEM = {"os.open", "os.replace", "os.rename", "os.remove", "os.unlink", "os.truncate", "os.link", "os.symlink", "os.mkfifo"}
+SYSTEM |= {"os.mkdir", "os.makedirs", "torch.save", "np.save", "pickle.dump", "shutil.copy", "shutil.move", "shutil.copyfile"}
+
+NO_FILE = {("render/figures.py", "savefig")}
+"""What looks like writing a file and is none: a picture drawn into memory."""
+
+ELSEWHERE = {"files.py", "attribution_files.py"}
+"""The one module that writes files; and one whose formats are written by other packages, which has tests of its own."""
+
+
+def writes(tree: ast.AST, *, sheltered: bool = False) -> Iterator[tuple[int, str]]:
+    """Calls that write files by themselves, but for those into the new file that ``replacing`` gives."""
+    for node in ast.iter_child_nodes(tree):
+        inside = sheltered
+        if isinstance(node, ast.With):
+            inside |= any(ast.unparse(item.context_expr).startswith("replacing(") for item in node.items)
+        if isinstance(node, ast.Call) and not sheltered:
+            called = ast.unparse(node.func)
+            name = called.rpartition(".")[2]
+            mode = [arg.value for arg in [*node.args, *(key.value for key in node.keywords)] if isinstance(arg, ast.Constant)]
+            opened = name == "open" and any(
+                isinstance(m, str) and m[:1] in tuple("rwxa") and set(m) & set("wxa+") for m in mode
+            )
+            method = isinstance(node.func, ast.Attribute) and not called.startswith("files.")
+            if opened or called in SYSTEM or (name in WRITES and (method or name.startswith("save"))) or name == "mkdir":
+                yield node.lineno, name
+        yield from writes(node, sheltered=inside)
+
+
+def test_every_file_is_written_by_one_module() -> None:
+    found = [
+        f"{place}:{line} {name}"
+        for file, tree in parsed()
+        for line, name in writes(tree)
+        if (place := str(file.relative_to(SRC))) not in ELSEWHERE and (place, name) not in NO_FILE
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("path.write_text('x')", 1),
+        ("open(path, 'w')", 1),
+        ("path.open(mode='a+b')", 1),
+        ("gzip.open(path, 'wt')", 1),
+        ("figure.savefig(path)", 1),
+        ("save_file(tensors, path)", 1),
+        ("os.replace(a, b)", 1),
+        ("with replacing(path) as part:\n    part.write_text('x')\n    part.open('w')", 0),
+        ("with reading(path) as part:\n    part.write_text('x')", 1),
+        ("open(path)\nopen(path, 'rb')\npath.open('rb')\nwrite_text(path, 'x')\nfiles.write_text(path, 'x')", 0),
+        ("text.replace('a', 'w')\nImage.open(path)", 0),
+    ],
+)
+def test_writing_is_recognised(code: str, count: int) -> None:
+    assert len(list(writes(ast.parse(code)))) == count
+
+
 class Walked(nn.Module):
     """Notes which functions of the package are on the stack when it is called."""
 

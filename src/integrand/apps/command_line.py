@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..batch.resumable import BatchSummary
-from ..errors import IntegrandError, IntegrandWarning, OptionError
+from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
 from ..evaluation.progress import Progress as GradientProgress
-from ..files import ready
+from ..files import digest_of, ready
+from ..words import shown
 
 Item = TypeVar("Item")
 
@@ -91,13 +92,12 @@ def check_out(out: Path | None, endings: Sequence[str]) -> None:
     ready(out.parent)
 
 
-def stamp(file: Path) -> list[int]:
-    """Size and time of change of a file, which differ when it was changed; empty if there is no such file."""
+def stamp(file: Path) -> str:
+    """A digest of what is in a file, which differs when that was changed; empty if there is no file that can be read."""
     try:
-        known = file.stat()
-    except OSError:
-        return []
-    return [known.st_size, known.st_mtime_ns]
+        return digest_of(file)
+    except FileError:
+        return ""
 
 
 class BatchBar:
@@ -117,6 +117,7 @@ class BatchBar:
 
     def begin(self, name: str) -> None:
         """Show the name of the input that is explained now."""
+        name = shown(name)
         if self._gradients is None:
             self._bar.update(self._inputs, description=name[:40])
         else:
@@ -147,14 +148,14 @@ def stoppable(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on where it was: {command}", err=True)
+        typer.echo(f"stopped; the same command goes on where it was: {shown(command)}", err=True)
         raise typer.Exit(130) from None
 
 
 def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
     """Print to standard error which inputs could not be explained and why, a line each."""
     for item, why in summary.failed:
-        typer.echo(f"not explained: {name(item)}: {why}", err=True)
+        typer.echo(f"not explained: {shown(name(item))}: {shown(why)}", err=True)
 
 
 def end_with(summary: BatchSummary[Item]) -> None:

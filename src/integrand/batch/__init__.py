@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 from .resumable import BatchOutcome, BatchSummary, BatchTask, BatchWatcher, explain_each, kept_results
-from .store import DocumentStore, EntryStore, LineStore, fingerprint
+from .store import EntryStore, LineStore, fingerprint
 
 __all__ = [
     "BatchOutcome",
     "BatchSummary",
     "BatchTask",
     "BatchWatcher",
-    "DocumentStore",
     "EntryStore",
     "LineStore",
     "explain_each",

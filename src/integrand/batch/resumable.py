@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from ..errors import FileError, IntegrandError
+from ..words import shown
 from .store import Entry, EntryStore
 
 Item = TypeVar("Item")
@@ -21,6 +22,9 @@ Found = TypeVar("Found")
 
 ERROR = "error"
 """The field of an entry that says why its input could not be explained."""
+
+DAMAGED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What reading an entry may raise that is not as it was written; its input is then explained again."""
 
 LOOKAHEAD = 4
 """Batches that are read ahead, to put inputs of about the same size together."""
@@ -60,7 +64,7 @@ class BatchTask(ABC, Generic[Item, Found]):
 
     @abstractmethod
     def unpack(self, item: Item, entry: Entry) -> Found:
-        """Turn what is kept into the result again; a KeyError, TypeError or ValueError if the entry is damaged."""
+        """Turn what is kept into the result again; an error of :data:`DAMAGED` if the entry is not as it was written."""
 
     def about(self, item: Item) -> Entry:
         """Facts about an input that are kept whether it could be explained or not."""
@@ -164,11 +168,19 @@ def explain_each(
 
 
 def kept_results(task: BatchTask[Item, Found], items: Iterable[Item], store: EntryStore) -> Iterator[tuple[Item, Found]]:
-    """Read the results of inputs from the store, in order and one at a time; inputs without a result are left out."""
+    """Read the results of inputs from the store, in order and one at a time; inputs that failed are left out.
+
+    Raises:
+        FileError: an input is neither known to have failed, nor has a result that can be read.
+    """
     for item in items:
+        entry = store.get(task.key(item))
+        if entry is not None and ERROR in entry:
+            continue
         found = _look_up(task, task.key(item), item, store)
-        if found is not None:
-            yield item, found
+        if found is None:
+            raise FileError(f"the result of {shown(task.name(item))} is not to be found any more; run the same command again.")
+        yield item, found
 
 
 def windows(task: BatchTask[Item, Found], items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -232,21 +244,21 @@ def _explain_window(
     new = {key: item for key, item in inputs.items() if key not in known}
     watch.advance(len(window) - len(new))
     batches, failed = plan(task, new)
-    for key, why in failed.items():
-        store.put(key, task.about(new[key]) | {ERROR: why})
-        watch.advance(1)
+    if failed:
+        store.put({key: task.about(new[key]) | {ERROR: why} for key, why in failed.items()})
+        watch.advance(len(failed))
     made: dict[str, Found] = {}
     for batch in batches:
         watch.begin(task.name(new[batch[0]]))
         facts = [task.about(new[key]) for key in batch]  # as they are before the work, during which a file may change
         results = explain_batch(task, [new[key] for key in batch])
+        kept: dict[str, Entry] = {}
         for key, about, one in zip(batch, facts, results, strict=True):
             if isinstance(one, Failed):
                 failed[key] = one.why
-                store.put(key, about | {ERROR: one.why})
-            else:
-                store.put(key, about | task.pack(new[key], one))
-                made[key] = _read_back(task, key, new[key], store)
+            kept[key] = about | ({ERROR: one.why} if isinstance(one, Failed) else task.pack(new[key], one))
+        store.put(kept)
+        made |= {key: _read_back(task, key, new[key], store) for key in batch if key not in failed}
         watch.advance(len(batch))
     return [
         BatchOutcome(item, None, failed[key])
@@ -263,7 +275,7 @@ def _look_up(task: BatchTask[Item, Found], key: str, item: Item, store: EntrySto
         return None
     try:
         return task.unpack(item, entry) if task.is_current(item, entry) else None
-    except (KeyError, TypeError, ValueError):
+    except DAMAGED:
         return None
 
 
@@ -271,5 +283,5 @@ def _read_back(task: BatchTask[Item, Found], key: str, item: Item, store: EntryS
     """The result that was just kept, as a later run will read it."""
     entry = store.get(key)
     if entry is None:
-        raise FileError(f"the result of {task.name(item)} was written and cannot be read again; check the disk it is on.")
+        raise FileError(f"the result of {shown(task.name(item))} was written and cannot be read again; check the disk.")
     return task.unpack(item, entry)

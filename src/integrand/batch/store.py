@@ -1,8 +1,7 @@
 """Where the results of a batch are kept: a dict of JSON values per input, found again by the input's key and the settings.
 
-Two kinds of file, with one interface: :class:`LineStore` only grows and is read one entry at a time, for inputs by the
-million; :class:`DocumentStore` is one JSON document held in memory, for inputs by the thousand whose entries are wanted
-together. Both survive a kill at any moment.
+:class:`LineStore` is a journal: a file of lines that only grows, one per entry. A kill at any moment loses no more than the
+line being written, and a damaged or foreign line no more than its own entry.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-from ..files import write_text, writing
+from ..files import append, appending, locked, writing
 
 Entry = dict[str, Any]
 """What is kept of one input: values that JSON can hold."""
+
+BLOCK = 1 << 16
+"""The bytes that are read at a time to find the end of a line."""
 
 
 class EntryStore(Protocol):
@@ -29,132 +31,128 @@ class EntryStore(Protocol):
         """The entry of an input that was made with the present settings; None if there is none, or a damaged one."""
         ...
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Keep the entry of an input in place of any earlier one; it is on disk when this returns."""
+    def put(self, entries: Mapping[str, Entry]) -> None:
+        """Keep entries, by the keys of their inputs, in place of any earlier ones; they are on disk when this returns."""
         ...
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """A short text that differs where settings differ. Values that JSON does not know count by their ``str``."""
-    return hashlib.sha256(_canonical(settings).encode()).hexdigest()[:16]
+    """A text of 64 characters that differs where settings differ. Values that JSON does not know count by their ``str``."""
+    return _digest(json.dumps(dict(settings), sort_keys=True, default=str))
 
 
-def _canonical(settings: Mapping[str, Any]) -> str:
-    """The settings as JSON with sorted keys."""
-    return json.dumps(dict(settings), sort_keys=True, default=str)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # the name of a file need not be UTF-8
 
 
 class LineStore:
     """A file of lines, one per entry, that only grows: a kill loses no more than the line being written.
 
-    A line begins with a digest of the settings and the input's key, so that entries of several settings live in one file and
-    none is used by mistake. Only the places of the lines are held in memory.
+    A line begins with 16 characters for the settings, 32 for the input's key and 16 that the rest is checked by: entries of
+    several settings live in one file, none is used by mistake, and none that is damaged. Of several lines for one input the
+    last counts. Only the places of the lines are held in memory.
+
+    Attributes:
+        mark: the fingerprint of the settings.
     """
 
-    DIGEST = 32
-    """Characters of the digest before the JSON of each line."""
+    MARK, NAME, CHECK = 16, 32, 16
+    """The characters of the three digests at the beginning of a line."""
 
-    def __init__(self, file: IO[bytes], settings: Mapping[str, Any]) -> None:
-        """Index a file that is open for reading and appending; a last line without an end is cut off.
+    def __init__(self, file: int, settings: Mapping[str, Any], *, path: Path | None = None, again: bool = False) -> None:
+        """Index a file.
 
         Args:
-            file: open in binary mode.
+            file: the descriptor of a file that can be read and appended to.
             settings: everything that an entry depends on beside its input.
+            path: the name of the file, for messages; None for a temporary one, whose entries need not reach the disk.
+            again: find no entry that is there by now, though all stay until they are replaced.
         """
-        self._file, self._settings = file, _canonical(settings)
+        self.mark = fingerprint(settings)
+        self._file, self._path = file, path
         self._places: dict[bytes, int] = {}
-        place = file.seek(0)
-        for line in file:
-            if not line.endswith(b"\n"):  # the writer was killed: what follows would become part of this line
-                file.truncate(place)
-                break
-            self._places[line[: self.DIGEST]] = place
-            place += len(line)
+        place = os.lseek(file, 0, os.SEEK_SET)
+        with writing(path or Path(tempfile.gettempdir())), open(file, "rb", closefd=False) as lines:
+            for line in lines:
+                if len(line) > self.MARK + self.NAME + self.CHECK:
+                    self._places[line[: self.MARK + self.NAME]] = place
+                place += len(line)
+        self._stale = set(self._places) if again else set()
 
     @staticmethod
     @contextmanager
     def opened(path: Path | None, settings: Mapping[str, Any], *, again: bool = False) -> Iterator[LineStore]:
-        """Open the store in a file, or in a temporary one that goes when the block ends.
+        """Open the store in a file, which nobody else can do until the block ends; or in a temporary one, which then goes.
 
         Args:
             path: the file; None for a temporary one.
             settings: everything that an entry depends on beside its input.
-            again: empty the file first.
+            again: find no entry of an earlier run, though all stay until they are replaced.
+
+        Raises:
+            FileError: the file cannot be written, or another process has opened it.
         """
         if path is None:
             with tempfile.TemporaryFile() as file:
-                yield LineStore(file, settings)
+                yield LineStore(file.fileno(), settings)
             return
-        with writing(path):
-            kept = path.open("w+b" if again else "a+b")
-        with kept:
-            yield LineStore(kept, settings)
+        with locked(path), appending(path) as kept:
+            yield LineStore(kept, settings, path=path, again=again)
 
     def get(self, key: str) -> Entry | None:
-        """Read the entry of an input; None if there is none with these settings, or its line is damaged."""
-        digest = self._digest(key)
-        if digest not in self._places:
-            return None
-        self._file.seek(self._places[digest])
-        line = self._file.readline()
+        """Read the entry of an input; None if there is none with these settings, it is to be made again, or it is damaged."""
+        name = self._name(key)
+        return None if name in self._stale or name not in self._places else self._read(name)
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries that were made with these settings, in the order in which their inputs first came; also outdated ones."""
+        for name in [name for name in self._places if name.startswith(self.mark[: self.MARK].encode())]:
+            entry = self._read(name)
+            if entry is not None:
+                yield entry
+
+    def put(self, entries: Mapping[str, Entry]) -> None:
+        """Append entries, by the keys of their inputs, unless the very same are there already."""
+        lines: dict[bytes, bytes] = {}
+        for key, entry in entries.items():
+            name = self._name(key)
+            line = name + self._check(name, text := json.dumps(entry).encode()) + text + b"\n"
+            if name not in self._places or self._line(self._places[name]) != line:
+                lines[name] = line
+            self._stale.discard(name)
+        if not lines:
+            return
+        with writing(self._path or Path(tempfile.gettempdir())):
+            place = append(self._file, b"".join(lines.values()), sync=self._path is not None)
+        for name, line in lines.items():
+            self._places[name] = place
+            place += len(line)
+
+    def _name(self, key: str) -> bytes:
+        """How the line of an input begins: its settings, then its key."""
+        return (self.mark[: self.MARK] + _digest(f"{self.mark}\n{key}")[: self.NAME]).encode()
+
+    def _check(self, name: bytes, text: bytes) -> bytes:
+        return hashlib.sha256(name + text).hexdigest()[: self.CHECK].encode()
+
+    def _line(self, place: int) -> bytes:
+        os.lseek(self._file, place, os.SEEK_SET)
+        blocks = []
+        while block := os.read(self._file, BLOCK):
+            head, end, _ = block.partition(b"\n")
+            blocks.append(head + end)
+            if end:
+                break
+        return b"".join(blocks)
+
+    def _read(self, name: bytes) -> Entry | None:
+        """The entry on the line that begins so; None if the line is damaged."""
         try:
-            entry = json.loads(line[self.DIGEST :]) if line.startswith(digest) else None
-        except ValueError:
+            line = self._line(self._places[name])
+            text = line[len(name) + self.CHECK :].removesuffix(b"\n")
+            if line[: len(name) + self.CHECK] != name + self._check(name, text):
+                return None
+            entry = json.loads(text)
+        except (OSError, ValueError, RecursionError):
             return None
         return entry if isinstance(entry, dict) else None
-
-    def put(self, key: str, entry: Entry) -> None:
-        """Append an entry, unless the very same one is there already."""
-        digest = self._digest(key)
-        text = json.dumps(entry)
-        if digest in self._places and self.get(key) == json.loads(text):
-            return
-        with writing(Path(str(self._file.name))):
-            self._places[digest] = self._file.seek(0, os.SEEK_END)
-            self._file.write(digest + text.encode() + b"\n")
-            self._file.flush()
-
-    def _digest(self, key: str) -> bytes:
-        return hashlib.sha256(f"{self._settings}\n{key}".encode()).hexdigest()[: self.DIGEST].encode()
-
-
-class DocumentStore:
-    """One JSON document, replaced as a whole by every entry, so that it is complete at any moment.
-
-    Each entry carries the fingerprint of its settings under ``"mark"``; an entry that was made with other settings is not
-    found, and is replaced when its input is done again.
-    """
-
-    FORMAT = 1
-
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, name: str = "entries", again: bool = False) -> None:
-        """Read what an earlier run left; a missing or damaged file counts as empty.
-
-        Args:
-            path: the file.
-            settings: everything that an entry depends on beside its input.
-            name: what the document calls its entries.
-            again: find no entry of an earlier run, though all stay until they are replaced.
-        """
-        self.path, self.mark, self._name = path, fingerprint(settings), name
-        self.entries: dict[str, Entry] = self._read()
-        self._stale = set(self.entries) if again else set()
-
-    def get(self, key: str) -> Entry | None:
-        """The entry of an input; None if there is none with these settings, or it is to be made again."""
-        entry = self.entries.get(key)
-        return None if entry is None or key in self._stale or entry["mark"] != self.mark else entry
-
-    def put(self, key: str, entry: Entry) -> None:
-        """Add or replace the entry of an input, and write the document."""
-        self.entries[key] = {"mark": self.mark} | entry
-        self._stale.discard(key)
-        write_text(self.path, json.dumps({"format": self.FORMAT, self._name: self.entries}))
-
-    def _read(self) -> dict[str, Entry]:
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            entries = found[self._name] if found["format"] == self.FORMAT else {}
-            return {key: entry for key, entry in entries.items() if isinstance(entry["mark"], str)}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}

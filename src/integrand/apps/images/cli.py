@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -131,8 +132,8 @@ def image(
 
 def run(job: PhotoJob, named: list[Path], files: list[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
     """Explain one photo as a report; several photos, a folder, or one photo that is written into a folder, as a gallery."""
-    into = out is not None and (out.is_dir() or not out.suffix)
-    if len(files) == 1 and not named[0].is_dir() and not into:
+    into = out is not None and (os.path.isdir(out) or not out.suffix)
+    if len(files) == 1 and not os.path.isdir(named[0]) and not into:
         if job.views and (out is None or out.suffix.lower() not in PICTURES):
             raise OptionError(f"got --view without a picture to write; expected --out with {', '.join(PICTURES)}.")
         run_one(job, files[0], out, as_json=as_json)
@@ -140,11 +141,11 @@ def run(job: PhotoJob, named: list[Path], files: list[Path], out: Path | None, *
         run_many(job, files, out, as_json=as_json, again=again)
 
 
-def stamped_code(model: str) -> list[int]:
-    """Size and time of change of the file that defines a user's own model; empty for a model by name."""
+def stamped_code(model: str) -> list[str]:
+    """A digest of the file that defines a user's own model; empty for a model by name."""
     module = sys.modules.get(model.partition(":")[0]) if ":" in model else None
     file = getattr(module, "__file__", None)
-    return [] if file is None else stamp(Path(file))
+    return [] if file is None else [stamp(Path(file))]
 
 
 def known_views(names: list[str] | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...files import replacing
+from ...files import text_file, write_bytes, write_text
 from ...render import molecule as render
-from ...words import number
+from ...words import cells, number
 from .molecule_files import COLUMNS, Record
 from .result import MoleculeAttribution
 
@@ -33,7 +33,7 @@ NUMBER = re.compile(r"[+-]?\d")
 TOP = 8
 """The most atoms, and the most bonds, that the terminal shows of a molecule."""
 
-Pair = tuple[Record, MoleculeAttribution]
+MoleculePair = tuple[Record, MoleculeAttribution]
 """A molecule and its attribution."""
 
 Failure = tuple[Record, str]
@@ -56,29 +56,39 @@ class MoleculeWriter:
     command: str
     numbered: bool = False
 
-    def write(self, out: Path, found: Iterable[Pair], failed: Sequence[Failure]) -> None:
+    def write(self, out: Path, found: Iterable[MoleculePair], failed: Sequence[Failure]) -> int:
         """Write all molecules into a file, which appears when it is complete; its ending decides the format.
 
         Args:
             out: the file.
             found: the molecules that were explained, in order; taken one at a time.
             failed: the molecules that were not.
-        """
-        with replacing(out) as part:
-            ending = out.suffix.lower()
-            if ending == ".html":
-                part.write_text(self.page(found, failed), encoding="utf-8")
-            elif ending in PICTURES:
-                record, one = next(iter(found))
-                drawing = one.drawing(title=record.title)
-                picture = render.png if ending == ".png" else render.svg
-                drawn = picture(drawing, numbers="atoms" if self.numbered else False)
-                part.write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
-            else:
-                with part.open("w", encoding="utf-8", newline="") as file:
-                    {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, found, failed)
 
-    def page(self, found: Iterable[Pair], failed: Sequence[Failure]) -> str:
+        Returns:
+            How many molecules were written.
+        """
+        count = 0
+
+        def counted() -> Iterator[MoleculePair]:
+            nonlocal count
+            for count, pair in enumerate(found, 1):  # noqa: B007, read at the end
+                yield pair
+
+        ending = out.suffix.lower()
+        if ending == ".html":
+            write_text(out, self.page(counted(), failed))
+        elif ending in PICTURES:
+            ((record, one),) = counted()
+            drawing = one.drawing(title=record.title)
+            picture = render.png if ending == ".png" else render.svg
+            drawn = picture(drawing, numbers="atoms" if self.numbered else False)
+            write_bytes(out, drawn.encode("utf-8", "replace") if isinstance(drawn, str) else drawn)
+        else:
+            with text_file(out) as file:
+                {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, counted(), failed)
+        return count
+
+    def page(self, found: Iterable[MoleculePair], failed: Sequence[Failure]) -> str:
         """The page: drawings of the first molecules, with all their numbers."""
         rest = iter(found)
         shown = list(islice(rest, MOST))
@@ -102,7 +112,7 @@ class MoleculeWriter:
         known = one.to_dict() | {"account": one.account(smarts=self.smarts).to_dict()}
         return {"name": record.name} | {key: value for key, value in known.items() if not key.endswith("_features")}
 
-    def _json(self, file: IO[str], found: Iterable[Pair], failed: Sequence[Failure]) -> None:
+    def _json(self, file: IO[str], found: Iterable[MoleculePair], failed: Sequence[Failure]) -> None:
         file.write('{"molecules": [')
         for i, (record, one) in enumerate(found):
             file.write((",\n" if i else "\n") + json.dumps(self.numbers(record, one), allow_nan=False))
@@ -180,15 +190,15 @@ def _signed(value: float) -> str:
     return f"{value:+.3g}"
 
 
-def _csv(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
+def _csv(file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
     writer = csv.DictWriter(file, ("molecule", "title", "score", "baseline_score", "status", *COLUMNS))
     writer.writeheader()
     for i, (record, one) in enumerate(found, 1):
         about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
-        writer.writerows(about | {"status": one.certificate.status.value} | row for row in one.rows())
+        writer.writerows(cells(about | {"status": one.certificate.status.value} | row) for row in one.rows())
 
 
-def _sdf(file: IO[str], found: Iterable[Pair], _: Sequence[Failure]) -> None:
+def _sdf(file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
     """Write an SD file: values of atoms as RDKit's lists of atom properties, which KNIME reads too; those of bonds as data."""
     from rdkit import Chem
     from rdkit.Chem.rdDepictor import Compute2DCoords

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from torch import nn
 from ...attribution_files import example_of
 from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
 from ...batch.store import Entry
-from ...errors import ConvergenceWarning, IntegrandError, MissingExtraError, OptionError, TargetError
+from ...certificate import CurveCertificate, ExampleCertificate
+from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError
+from ...files import fitting
 from ...version import version_of
+from ...words import shown
 from ..command_line import batch_bar, end_with, noted, one_line, say, say_failures, stoppable
 from .molecule_files import Record, records
-from .molecule_output import MoleculeWriter, line
+from .molecule_output import MoleculePair, MoleculeWriter, line
 from .molgraph import read
 from .result import MoleculeAttribution, MoleculeModel
 
@@ -134,18 +138,50 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
         }
 
     def unpack(self, item: Record, entry: Entry) -> MoleculeAttribution:
-        """An attribution in which each atom and pair has a single feature, the sum over all."""
+        """An attribution in which each atom and pair has a single feature, the sum over all; every value is checked."""
+        smiles, mol = read(item.molecule())
+        if not isinstance(entry["label"], str) or not isinstance(entry["model"], str):
+            raise TypeError(f"got {entry['label']!r} of {entry['model']!r}; expected texts.")
+        ends = [end for pair in entry["ends"] for end in pair]
+        if not all(type(end) is int for end in ends):
+            raise TypeError("got pairs of something else; expected pairs of numbers of atoms.")
         return MoleculeAttribution(
-            entry["smiles"],
-            read(item.molecule())[1],
+            smiles,
+            mol,
             entry["label"],
-            np.array(entry["atoms"])[:, None],
-            np.array(entry["ends"], np.int64).reshape(-1, 2),
-            np.array(entry["pairs"]).reshape(-1, 1),
-            example_of(dict(entry["certificate"])),
-            others=entry["others"],
+            np.array(_finite(entry["atoms"])).reshape(-1, 1),
+            np.array(ends, np.int64).reshape(-1, 2),
+            np.array(_finite(entry["pairs"])).reshape(-1, 1),
+            _certificate(entry["certificate"]),
+            others=dict(zip(entry["others"], _finite(list(entry["others"].values())), strict=True)),
             model=entry["model"],
         )
+
+
+def _finite(values: Any) -> list[float]:
+    """The numbers of a list that was read from JSON; an error if there is anything else in it, or something infinite."""
+    if not isinstance(values, list) or not all(type(value) in (int, float) and math.isfinite(value) for value in values):
+        raise TypeError("got a list with something else than numbers.")
+    return [float(value) for value in values]
+
+
+def _certificate(row: Any) -> ExampleCertificate:
+    """A certificate that was read from JSON, each value of the type that it should have."""
+    for kind, part in ((ExampleCertificate, row), *((CurveCertificate, curve) for curve in row["curves"])):
+        for field in dataclasses.fields(kind):
+            value, types = part[field.name], _TYPES.get(str(field.type))
+            if types is not None and type(value) not in types:
+                raise TypeError(f"got {field.name} = {value!r}; expected {field.type}.")
+    return example_of(dict(row))
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float, int),
+    "int": (int,),
+    "str": (str,),
+    "float | None": (float, int, type(None)),
+    "int | None": (int, type(None)),
+}
 
 
 def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
@@ -164,30 +200,111 @@ def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
 
 def store_of(out: Path) -> Path:
     """The file that keeps what is done: one for all endings, so that a page becomes a table without computing again."""
-    return out.with_name(f"{out.stem}.progress.jsonl")
+    return out.with_name(fitting(out.stem, ".progress.jsonl"))
 
 
 def run(job: MoleculeJob, asked: MoleculeRequest, total: int, out: Path | None, *, again: bool) -> None:
-    """Explain all molecules, print them and write the file; exit with 1 if some failed, with 2 if all did."""
+    """Explain all molecules, print them and write the file; exit with 1 if some failed, with 2 if all did.
+
+    The file is written from what is kept, in a second pass over the molecules: either all of them that were explained are in
+    it, or it is left as it was, and the exit code is 1.
+    """
     task = MoleculeTask(job)
     summary: BatchSummary[Record] = BatchSummary()
     missed: list[str] = []
+    seen = SeenMolecules(asked)
+    written, problem = 0, ""
     with noted() as notes, LineStore.opened(None if out is None else store_of(out), job.settings, again=again) as store:
         with stoppable(job.writer.command), batch_bar(total, quiet=job.quiet) as bar:
-            for outcome in explain_each(task, asked, store, watcher=bar):
+            for outcome in explain_each(task, seen.first(), store, watcher=bar):
                 summary.add(outcome)
                 if outcome.found is not None:
                     _show(job, outcome.item, outcome.found, alone=total == 1, kept=out is not None)
                     missed += [] if outcome.found.certificate.converged else [outcome.item.title]
-        if out is not None and summary.explained:
-            job.writer.write(out, kept_results(task, asked, store), summary.failed)
+        problem = "" if summary.total == total else seen.changed(min(total, summary.total))
+        if out is not None and summary.explained and not problem:
+            results = kept_results(task, seen.again(), store)
+            written, problem = _written(job.writer, out, results, summary)
     off = f"the tolerance was not met for {len(missed)} of {total} molecule(s): {', '.join(_first(missed))}"
     say([*_first(notes), *([off] if missed else [])])
     say_failures(summary, lambda record: record.name or record.where or record.text)
-    if out is not None and summary.explained and not job.quiet:
+    if problem:
+        typer.echo(f"not written: {shown(str(out))}: {shown(problem)}" if out is not None else shown(problem), err=True)
+        raise typer.Exit(1)
+    if written and not job.quiet:
         before = f" ({summary.known} done before)" if summary.known else ""
-        typer.echo(f"explained {summary.explained} of {total} molecule(s){before}; wrote {out}", err=True)
+        typer.echo(f"explained {written} of {total} molecule(s){before}; wrote {shown(str(out))}", err=True)
     end_with(summary)
+
+
+def _written(
+    writer: MoleculeWriter, out: Path, results: Iterator[MoleculePair], summary: BatchSummary[Record]
+) -> tuple[int, str]:
+    """Write the file; gives how many molecules are in it, or why it was left as it was."""
+    problem = ""
+
+    def checked() -> Iterator[MoleculePair]:
+        nonlocal problem
+        count = 0
+        try:
+            for count, pair in enumerate(results, 1):  # noqa: B007, read after the loop
+                yield pair
+            if count != summary.explained:
+                raise FileError(f"{count} results were found of {summary.explained}; run the same command again.")
+        except FileError as error:  # in reading: what goes wrong in writing is not caught
+            problem = str(error)
+            raise
+
+    try:
+        return writer.write(out, checked(), summary.failed), ""
+    except FileError:
+        if not problem:
+            raise
+        return 0, problem
+
+
+class SeenMolecules:
+    """Molecules that are read twice from the same file, which somebody may replace meanwhile."""
+
+    BYTES = 8
+    """The bytes that are remembered of each molecule."""
+
+    def __init__(self, asked: MoleculeRequest) -> None:
+        self._asked = asked
+        self._seen = bytearray()
+
+    def first(self) -> Iterator[Record]:
+        """The molecules, each remembered."""
+        for record in self._asked:
+            self._seen += self._digest(record)
+            yield record
+
+    def again(self) -> Iterator[Record]:
+        """The same molecules.
+
+        Raises:
+            FileError: they are not the same any more.
+        """
+        place = 0
+        for record in self._asked:
+            if self._seen[place : place + self.BYTES] != self._digest(record):
+                raise FileError(self.changed(place // self.BYTES))
+            yield record
+            place += self.BYTES
+        if place < len(self._seen):
+            raise FileError(self.changed(place // self.BYTES))
+
+    def changed(self, same: int) -> str:
+        """What to say if the molecules are the same up to this number only."""
+        name = "what was asked for" if self._asked.file is None else self._asked.file.name
+        return (
+            f"{name} changed while it was read, from molecule {same + 1} on. What is done is kept: the same command explains "
+            "what is there now."
+        )
+
+    def _digest(self, record: Record) -> bytes:
+        text = "\n".join((record.text, record.name, record.where, record.problem))
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=self.BYTES).digest()
 
 
 def _first(words: Sequence[str]) -> list[str]:
@@ -199,6 +316,6 @@ def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: 
     if job.as_json:
         typer.echo(json.dumps(job.writer.numbers(record, one), allow_nan=False))
     elif alone and not (job.quiet and kept):
-        typer.echo(job.writer.terminal(record, one))
+        typer.echo(shown(job.writer.terminal(record, one), lines=True))
     elif not kept:
-        typer.echo(line(record, one))
+        typer.echo(shown(line(record, one)))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TypedDict
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 import numpy as np
 
 from ...attribution import Attribution
 from ...certificate import Status
-from ...words import percent
+from ...words import percent, shown
 from ..html import data_url, document, origin
 from .photo_page import chance, values_of
 from .pixels import Array, lit, mass_limit, photo_pixels, strength
@@ -95,6 +96,43 @@ def card(
     )
 
 
+_PICTURE = re.compile("data:image/png;base64,[A-Za-z0-9+/]+={0,2}")
+
+
+def card_of(data: Any) -> Card:
+    """A gallery entry that was read from a file, with every value checked, so that no file can write into the page.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not as :func:`card` makes it.
+    """
+    name, label, link, detail = (_text(data[key]) for key in ("name", "label", "link", "detail"))
+    photo, scaled = (_text(data[key]) for key in ("photo", "scaled"))
+    for address in (photo, scaled):
+        if not _PICTURE.fullmatch(address):
+            raise ValueError(f"got a picture that begins {address[:40]!r}; expected a PNG as a data URL.")
+    probability, status = data["probability"], Status(data["status"])
+    if probability is not None and not (type(probability) in (int, float) and 0 <= probability <= 1):
+        raise ValueError(f"got the probability {probability!r}; expected a number from 0 to 1, or None.")
+    good = status in (Status.CONVERGED, Status.EXACT)
+    return Card(
+        name=name,
+        label=label,
+        link=link,
+        photo=photo,
+        scaled=scaled,
+        probability=probability,
+        status=status.value,
+        good=good,
+        detail=detail,
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"got a {type(value).__name__}; expected a text.")
+    return value
+
+
 def gallery_page(
     title: str,
     cards: Sequence[Card],
@@ -157,7 +195,7 @@ def thumbnail(pixels: Array, side: int = SIDE) -> Array:
 
 
 def _card(one: Card) -> str:
-    name, probability = escape(one["name"]), one["probability"]
+    name, probability = escape(shown(one["name"])), one["probability"]
     sure = "" if probability is None else f" {chance(probability)}"
     label = f"<b>{escape(one['label'])}</b>"
     if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
@@ -177,5 +215,7 @@ def _card(one: Card) -> str:
 def _failed(failed: Sequence[tuple[str, str]]) -> str:
     if not failed:
         return ""
-    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(reason)}</td></tr>\n' for name, reason in failed)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(shown(name))}</th><td>{escape(shown(reason))}</td></tr>\n' for name, reason in failed
+    )
     return f'<section>\n<h2>Not explained</h2>\n<table class="bad-files"><tbody>\n{rows}</tbody></table>\n</section>\n'
