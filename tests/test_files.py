@@ -304,3 +304,23 @@ def test_a_digest_is_of_what_is_in_the_file(tmp_path: Path) -> None:
     assert files.digest_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
     with pytest.raises(FileError, match="cannot be read"):
         files.digest_of(tmp_path / "b")
+
+
+def test_a_disk_that_fails_for_a_folder_is_an_error_and_one_that_cannot_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def failing(number: int) -> None:
+        def sync(file: int) -> None:
+            if stat.S_ISDIR(os.fstat(file).st_mode):
+                raise OSError(number, os.strerror(number))
+            fsync(file)
+
+        monkeypatch.setattr(os, "fsync", sync)
+
+    failing(errno.EINVAL)
+    files.write_text(tmp_path / "page.html", "page")
+    failing(errno.EIO)
+    with pytest.raises(FileError, match="Input/output error"):
+        files.write_text(tmp_path / "page.html", "page")

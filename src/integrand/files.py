@@ -337,22 +337,22 @@ def _sweep(folder: Path) -> None:
                 os.close(file)
 
 
+_NO_FOLDERS = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EISDIR, errno.EBADF, errno.ENOTSUP, errno.ENOSYS}
+"""How systems say that folders cannot be opened, or waited for."""
+
+
 def _to_disk(path: Path) -> None:
     """Wait until the disk has a file, or the names in a folder; where a system cannot do that for folders, it is left out."""
     folder = path.is_dir()
     try:
         file = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
-    except OSError:
-        if folder:  # Windows opens no folders
-            return
-        raise
-    try:
-        os.fsync(file)
-    except OSError:
-        if not folder:
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        if not folder or error.errno not in _NO_FOLDERS:
             raise
-    finally:
-        os.close(file)
 
 
 def _lock(file: int) -> None:
