@@ -250,15 +250,11 @@ def _explain_window(
     made: dict[str, Found] = {}
     for batch in batches:
         watch.begin(task.name(new[batch[0]]))
-        facts = [task.about(new[key]) for key in batch]  # as they are before the work, during which a file may change
-        results = explain_batch(task, [new[key] for key in batch])
-        kept: dict[str, Entry] = {}
-        for key, about, one in zip(batch, facts, results, strict=True):
+        for key, one in _explain_and_keep(task, {key: new[key] for key in batch}, store).items():
             if isinstance(one, Failed):
                 failed[key] = one.why
-            kept[key] = about | ({ERROR: one.why} if isinstance(one, Failed) else task.pack(new[key], one))
-        store.put(kept)
-        made |= {key: _read_back(task, key, new[key], store) for key in batch if key not in failed}
+            else:
+                made[key] = one
         watch.advance(len(batch))
     return [
         BatchOutcome(item, None, failed[key])
@@ -266,6 +262,22 @@ def _explain_window(
         else BatchOutcome(item, known[key] if key in known else made[key], known=key in known)
         for key, item in zip(keys, window, strict=True)
     ]
+
+
+def _explain_and_keep(task: BatchTask[Item, Found], items: Mapping[str, Item], store: EntryStore) -> dict[str, Found | Failed]:
+    """Explain a batch and keep what comes of it; gives that by the keys of the inputs, as a later run will read it."""
+    facts = {key: task.about(item) for key, item in items.items()}  # before the work, during which a file may change
+    results: list[Found | Failed] = explain_batch(task, list(items.values()))
+    kept: dict[str, Entry] = {}
+    for (key, item), one in zip(items.items(), results, strict=True):
+        kept[key] = facts[key] | ({ERROR: one.why} if isinstance(one, Failed) else task.pack(item, one))
+    store.put(kept)
+    found: dict[str, Found | Failed] = {}
+    for (key, item), one in zip(items.items(), results, strict=True):
+        found[key] = last = one if isinstance(one, Failed) else _read_back(task, key, item, store)
+        if isinstance(last, Failed):
+            store.put({key: facts[key] | {ERROR: last.why}})
+    return found
 
 
 def _look_up(task: BatchTask[Item, Found], key: str, item: Item, store: EntryStore) -> Found | None:
@@ -279,9 +291,12 @@ def _look_up(task: BatchTask[Item, Found], key: str, item: Item, store: EntrySto
         return None
 
 
-def _read_back(task: BatchTask[Item, Found], key: str, item: Item, store: EntryStore) -> Found:
-    """The result that was just kept, as a later run will read it."""
+def _read_back(task: BatchTask[Item, Found], key: str, item: Item, store: EntryStore) -> Found | Failed:
+    """The result that was just kept, as a later run will read it; a failure if it would not take it for one."""
     entry = store.get(key)
     if entry is None:
         raise FileError(f"the result of {shown(task.name(item))} was written and cannot be read again; check the disk.")
-    return task.unpack(item, entry)
+    try:
+        return task.unpack(item, entry)
+    except DAMAGED as error:
+        return Failed(f"what was found makes no sense ({error})")

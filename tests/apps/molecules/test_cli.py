@@ -17,14 +17,15 @@ from rdkit.Chem import AllChem
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
+from integrand import files
 from integrand.apps import molecules
-from integrand.apps.molecules import GraphModel, MoleculeAttribution
+from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_run
 from integrand.apps.molecules import cli as molecule_command
 from integrand.apps.molecules.admet import endpoints
 from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
 from integrand.cli import main
 from integrand.cli.app import app
-from integrand.errors import OptionError, TargetError
+from integrand.errors import FileError, OptionError, TargetError
 
 OXYGEN = ATOM_FEATURES["simple"].index("atom O")
 BOND, NEAR = PAIR_FEATURES["simple"].index("distance <= 1"), PAIR_FEATURES["simple"].index("distance <= 2")
@@ -489,3 +490,180 @@ def test_many_that_failed_do_not_fill_the_page(run: Run, model: Counting, tmp_pa
     assert "Not explained: bad0, bad1," in words
     assert "bad19 and 10 more; a .json in place of the page says why." in words
     assert "cannot read" not in words
+
+
+# ---- nothing mixed up, nothing lost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "after", ["".join(MANY.splitlines(keepends=True)[:4]), "CCCN other\n" + MANY, MANY + "N more\n", "C1\n", ""]
+)
+def test_a_file_that_is_replaced_meanwhile_leaves_the_old_table(run: Run, model: Counting, tmp_path: Path, after: str) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    before = (tmp_path / "values.csv").read_bytes()
+    explain = model.explain
+
+    def replaced(given: Sequence[Any], **how: Any) -> list[MoleculeAttribution]:
+        (tmp_path / "new.smi").write_text(after)
+        (tmp_path / "new.smi").replace(tmp_path / "many.smi")
+        return explain(given, **how)
+
+    model.explain = replaced  # type: ignore[method-assign]
+    done = run("--file", "many.smi", "--out", "values.csv", "--again")
+    assert done.exit_code == 1
+    assert "not written: values.csv: " in done.stderr
+    assert "many.smi changed while it was read" in done.stderr or not after
+    assert "explained" not in done.stderr.replace("What is done is kept: the same command explains", "")
+    assert (tmp_path / "values.csv").read_bytes() == before
+    model.explain = explain  # type: ignore[method-assign]
+    if after.startswith("C1") or not after:
+        return
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert list(dict.fromkeys(row["title"] for row in table(tmp_path / "values.csv"))) == [
+        line.split()[1] for line in after.splitlines()
+    ]
+
+
+def test_a_file_that_grows_before_it_is_read_is_not_taken_for_all(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    explain = model.explain
+
+    def grows(given: Sequence[Any], **how: Any) -> list[MoleculeAttribution]:
+        if not model.explained:  # while the first is explained, the rest is being read
+            with (tmp_path / "many.smi").open("a") as file:
+                file.write("".join(f"N{'C' * n} n{n}\n" for n in range(3)))
+        return explain(given, **how)
+
+    model.explain = grows  # type: ignore[method-assign]
+    done = run("--file", "many.smi", "--out", "values.csv")
+    assert done.exit_code == 1
+    assert "many.smi changed while it was read" in done.stderr
+    assert not (tmp_path / "values.csv").exists()
+
+
+def test_a_result_that_is_lost_before_the_table_is_written_is_said(
+    run: Run, model: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    kept = molecule_run.kept_results
+
+    def damaged(task: Any, items: Any, store: Any) -> Any:
+        path = tmp_path / "values.progress.jsonl"
+        path.write_bytes(path.read_bytes().replace(b'"smiles": "CCCO"', b'"smiles": "CCC0"'))
+        return kept(task, items, store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(molecule_run, "kept_results", damaged)
+        done = run("--file", "many.smi", "--out", "values.csv")
+    assert done.exit_code == 1
+    assert "not written: values.csv: the result of m3 is not to be found any more" in done.stderr
+    model.explained.clear()
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert model.explained == ["CCCO"]
+
+
+def test_a_second_run_on_the_same_stem_is_refused_and_changes_nothing(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    model.explained.clear()
+    with files.locked(tmp_path / "a.progress.jsonl"):
+        for words in (("a.csv",), ("a.html",), ("a.csv", "--again")):
+            refused = run("--file", "many.smi", "--out", *words)
+            assert isinstance(refused.exception, FileError)
+            assert "a.progress.jsonl is being written by process" in str(refused.exception)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert model.explained == []
+
+
+def test_an_interrupted_run_that_does_all_again_keeps_what_was_there(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text(MANY)
+    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
+    before = (tmp_path / "a.csv").read_bytes()
+    model.explained.clear()
+    model.stop_at = 2
+    assert run("--file", "many.smi", "--out", "a.csv", "--again").exit_code == 130
+    model.stop_at = -1
+    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
+    assert len(model.explained) == 2
+    assert (tmp_path / "a.csv").read_bytes() == before
+
+
+def test_a_title_is_never_a_formula(run: Run, model: Counting, tmp_path: Path) -> None:
+    names = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "plain", "-5", "=cmd|' /C calc'!A0"]
+    (tmp_path / "many.smi").write_text("".join(f"{'C' * (n + 1)} {name}\n" for n, name in enumerate(names)))
+    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
+    titles = list(dict.fromkeys(row["title"] for row in table(tmp_path / "a.csv")))
+    assert titles == ["'=1+1", "'+1+1", "'-1+1", "'@SUM(A1)", "plain", "-5", "'=cmd|' /C calc'!A0"]
+
+
+def test_an_output_with_the_longest_name(run: Run, model: Counting, tmp_path: Path) -> None:
+    names = ["x" * 250 + "a.csv"[1:], "x" * 249 + "y.csv"]
+    for name in names:
+        assert run("CCO", "--out", name).exit_code == 0
+        assert table(tmp_path / name)[0]["smiles"] == "CCO"
+    assert len(list(tmp_path.iterdir())) == 4  # two tables, each with what is done
+    assert len(model.explained) == 2
+
+
+def test_nothing_is_written_through_links_that_somebody_planted(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine\n")
+    for name in ("a.csv", "a.csv.part", "b.progress.jsonl"):
+        (tmp_path / name).symlink_to("precious")
+    assert run("CCO", "--out", "a.csv").exit_code == 0
+    assert "it is a link" in str(run("CCO", "--out", "b.csv").exception)
+    assert (tmp_path / "precious").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("atoms", [1.0, 2.0]),
+        ("atoms", ["1.0", "2", "3"]),
+        ("atoms", [1.0, float("nan"), 2.0]),
+        ("atoms", {"0": 1}),
+        ("atoms", [[1.0], [2.0], [3.0]]),
+        ("ends", [[0, 9], [1, 2], [0, 2]]),
+        ("ends", [[0, 1.5], [1, 2], [0, 2]]),
+        ("ends", [[0, 0], [1, 2], [0, 2]]),
+        ("ends", 7),
+        ("pairs", [1.0]),
+        ("others", {"x": "y"}),
+        ("others", []),
+        ("label", None),
+        ("model", 3),
+        ("certificate", {}),
+        ("certificate", []),
+        ("certificate", {"status": "CONVERGED"}),
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_made_again(
+    run: Run, model: Counting, tmp_path: Path, key: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = molecule_run.MoleculeTask.pack
+    with monkeypatch.context() as patch:
+        patch.setattr(molecule_run.MoleculeTask, "pack", lambda *given: pack(*given) | {key: value})
+        done = run("CCO", "--out", "a.csv")  # it is read again at once
+        assert done.exit_code == 2
+        assert "not explained: CCO: what was found makes no sense" in done.stderr
+    assert run("CCO", "--out", "a.csv").exit_code == 0
+    assert len(model.explained) == 2
+    assert len(table(tmp_path / "a.csv")) == 6
+
+
+@pytest.mark.parametrize("field", ["score", "gradients", "rule", "needed", "status", "curves"])
+def test_a_certificate_of_other_types_is_made_again(
+    run: Run, model: Counting, tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = molecule_run.MoleculeTask.pack
+
+    def spoiled(*given: Any) -> dict[str, Any]:
+        entry = pack(*given)
+        return entry | {"certificate": entry["certificate"] | {field: ["<b>"]}}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(molecule_run.MoleculeTask, "pack", spoiled)
+        assert run("CCO", "--out", "a.csv").exit_code == 2
+    assert run("CCO", "--out", "a.csv").exit_code == 0
+    assert len(model.explained) == 2

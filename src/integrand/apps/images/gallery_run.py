@@ -196,8 +196,8 @@ def page_name(place: str, file: str, mark: str) -> str:
         file: the SHA-256 of its file.
         mark: the fingerprint of the settings.
     """
-    known = "\n".join((file, mark, place)).encode("utf-8", "surrogatepass")
-    return f"{hashlib.sha256(known).hexdigest()[:32]}.html"
+    known = json.dumps([file, mark, place])
+    return f"{hashlib.sha256(known.encode()).hexdigest()[:32]}.html"
 
 
 @dataclass(frozen=True)
@@ -398,7 +398,7 @@ def told_apart(places: Sequence[str]) -> dict[str, str]:
     """
     depth = dict.fromkeys(places, 1)
     while True:
-        names = {place: shown("/".join(Path(place).parts[-depth[place] :])) for place in places}
+        names = {place: shown(Path(*Path(place).parts[-depth[place] :]).as_posix()) for place in places}
         counts = Counter(names.values())
         alike = [place for place in places if counts[names[place]] > 1 and depth[place] < len(Path(place).parts)]
         if not alike:
