@@ -143,6 +143,17 @@ def test_names_made_from_places(attribution):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "blood [0, 1]", "blood [0, 0]"]
 
 
+@pytest.mark.parametrize("words", ["$\\frac{1$", r"\$5 or $x_{$", "$$", "a\x1b[2J\x00b", "caf\udce9"])
+def test_texts_from_outside_are_drawn_as_they_are(attribution, words):
+    """Notes, targets and names of a result file: neither mathematics nor what no font can show."""
+    result = attribution({words: torch.ones(1, 1), "b": torch.ones(1, 1)}, note=words, target=words)
+    result = Attribution(result.values, result.certificate, True, {"method": words})
+    picture = figure(result, title=words)
+    assert drawn(picture).size
+    spelt = words.replace("\x1b", r"\x1b").replace("\x00", r"\x00").replace("\udce9", r"\xe9").replace("$", r"\$")
+    assert sum(spelt in text for text in texts(picture)) >= 4  # title, heading, bar, caption
+
+
 def test_dollars_are_not_mathematics(attribution, values):
     assert drawn(figure(attribution(values), labels="$5 or $x^ per_unit$", title="$\\frac$")).size
 

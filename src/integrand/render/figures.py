@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from ..words import number
+from ..words import number, shown
 from .certificate_text import caption
 from .image.image_pictures import SHARES, Journey
 from .image.pixels import COLOURS
@@ -95,7 +95,7 @@ def draw(scene: Scene) -> Figure:
             _draw_row(figure, row, top - row.head, (width, height))
             top -= row.head + row.high + (GAP if row is not rows[-1] else 0)
         colour = GREY if example.certificate.converged else WARNING
-        figure.text(0, (top - 0.12) / height, caption(example.certificate), size=7.5, color=colour, va="top")
+        figure.text(0, (top - 0.12) / height, plain(caption(example.certificate)), size=7.5, color=colour, va="top")
         top -= FOOT
     if foot:
         figure.text(0, (top + FOOT - 0.12 - LEGEND) / height, scene.legend, size=7.5, color=GREY, va="top")
@@ -122,8 +122,8 @@ def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -
     over = 72 * STEP * (lines - 1)
     text = plain(fitted(title, wide, size, bold=True))
     axes.annotate(text, (0, 1), (0, 19 + over), size=size, weight="bold", color=INK, **up)
-    shown = wrapped(note, wide) if lines > 1 else [fitted(note, wide, NOTE)]
-    for i, line in enumerate(shown):
+    notes = wrapped(note, wide) if lines > 1 else [fitted(note, wide, NOTE)]
+    for i, line in enumerate(notes):
         axes.annotate(plain(line), (0, 1), (0, 6 + over - 72 * STEP * i), size=NOTE, color=GREY, **up)
 
 
@@ -131,7 +131,7 @@ def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -
 def in_inches(text: str, size: float, *, bold: bool = False) -> float:
     """The width of a text as matplotlib draws it, in inches."""
     font = FontProperties(size=size, weight="bold" if bold else "normal")
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    width, _, _ = text_to_path.get_text_width_height_descent(shown(text, lines=True), font, ismath=False)
     return float(width) / 72
 
 
@@ -156,8 +156,8 @@ def wrapped(note: str, wide: float) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """The text escaped so that matplotlib does not read dollar signs as mathematics."""
-    return text.replace("$", r"\$")  # matplotlib reads dollars as mathematics
+    """The text so that matplotlib shows it as it is: dollar signs are no mathematics, and what no font can show is spelt."""
+    return shown(text, lines=True).replace("$", r"\$")
 
 
 def draw_panel(axes: Axes, panel: Panel) -> float:
@@ -197,10 +197,10 @@ def draw_bars(axes: Axes, bars: Bars, *, names: bool, ends: tuple[float, float] 
     reach = max(-low, high) or 1.0
     axes.set_xlim(low - 0.28 * reach * (low < 0), high + 0.28 * reach)
     axes.set_ylim(len(values) - 0.4, -0.6)
-    for place, shown, value in zip(places, values, bars.values, strict=True):
+    for place, drawn, value in zip(places, values, bars.values, strict=True):
         text = f"{value:+.2g}" if np.isfinite(value) else str(value)
-        side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if shown >= 0 else {"xytext": (-4, 0), "ha": "right"}
-        axes.annotate(text, (shown, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
+        side: dict[str, Any] = {"xytext": (4, 0), "ha": "left"} if drawn >= 0 else {"xytext": (-4, 0), "ha": "right"}
+        axes.annotate(text, (drawn, place), textcoords="offset points", size=7.5, color=GREY, va="center", **side)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_yticks(places, [plain(short(name)) for name in bars.names] if names else [""] * len(values))
     axes.set_xticks([])
