@@ -77,7 +77,7 @@ def test_nothing_is_loaded_from_anywhere(attribution, values):
     assert not re.search(r"https?:|//[a-z]|@import|url\(|<link|<script|<iframe", text)
     page = Page(text)
     policy = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
-    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"]
     assert all(attrs["src"].startswith("data:") for _, attrs in page.tags if "src" in attrs)
 
 

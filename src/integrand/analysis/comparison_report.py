@@ -1,6 +1,6 @@
 """A comparison as a scene, the data that figure and page draw, and as an HTML page.
 
-Needs no optional package. Every text of the page passes through ``html.escape``; every picture is inlined.
+Needs no optional package. Every text of the page is escaped; every picture is inlined.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, get_args
 
 import numpy as np
 
 from ..arrays import Floats
 from ..errors import InputError, OptionError
+from ..render.escaping import escape
 from ..render.html import bar_table, document, framed, origin
 from ..render.image.pixels import Array, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
 from ..render.image.views import Panel
@@ -51,7 +51,7 @@ READING = (
 def page(comparison: Comparison, scene: ComparisonScene, command: str | None) -> str:
     """The HTML page of a comparison."""
     heading = scene.title or f"{len(comparison.names)} attribution methods side by side"
-    left_out = f"<p>{scene.left_out} more examples are not drawn.</p>\n" if scene.left_out else ""
+    left_out = f"<p>{scene.left_out:d} more examples are not drawn.</p>\n" if scene.left_out else ""
     reading = "".join(f"<tr><th>{escape(name)}</th><td>{escape(meaning)}</td></tr>\n" for name, meaning in READING)
     body = (
         f'<p class="lead">{escape(explained(comparison))}</p>\n'

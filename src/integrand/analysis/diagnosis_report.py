@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..baselines.constructors import filled_like
+from ..render.escaping import escape
 from ..render.html import bar_table, document, framed, origin
 from ..render.image.pixels import Array, photo_pixels
 from ..render.image.views import Panel

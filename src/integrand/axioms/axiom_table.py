@@ -6,7 +6,6 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from ..methods.method import Method
 from ..methods.path_methods import IntegratedGradients, PathMethod
 from ..methods.shapley import Shapley
 from ..methods.smoothgrad import SmoothGrad
+from ..render.escaping import escape
 from ..render.html import POLICY, STYLE
 from ..trees import Tensors
 from ..version import version_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 
 from ..arrays import Floats
 from ..errors import InputError
+from ..render.escaping import escape
 from .formula import KINKED, Affine, FormulaNetwork, FunctionCall, Input, Node, parse, plain, walk
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

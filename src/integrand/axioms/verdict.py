@@ -6,12 +6,12 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from types import FunctionType
 from typing import Any
 
 from ..certificate import Promise
 from ..methods.method import Method
+from ..render.escaping import escape
 from .evidence import AxiomCase, listed
 from .formula import FormulaNetwork
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from html import escape
 
 from ..certificate import Certificate, ExampleCertificate, Status
 from ..words import number, percent
+from .escaping import escape
 
 MEANING = {
     Status.CONVERGED: "The error estimate is within the tolerance that was asked for.",

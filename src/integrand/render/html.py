@@ -1,6 +1,7 @@
 """HTML pages: a scene laid out as one self-contained page, and the parts that all pages share.
 
-Every text passes through ``html.escape``; every picture is inlined.
+Every text passes through :func:`~integrand.render.escaping.escape`, every number through a format that only numbers have, or
+the same; every picture is inlined.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 
 from ..certificate import ExampleCertificate
 from .certificate_text import cancelling, facts, sentence, verdict
+from .escaping import escape
 from .image.pixels import COLOURS, Array
 from .image.views import Mark, Panel
 from .scene import Bars, Example, Scene
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """A content security policy under which even a faulty page could not load or send anything."""
 
 STYLE = """
@@ -106,7 +107,7 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
     count = f"{len(scene.examples)} of {len(scene.examples) + scene.left_out}" if scene.left_out else str(len(scene.examples))
     heading = scene.title or (f"{count} attributions" if several else scene.examples[0].label)
     sections = "".join(_example(example, several=several, titled=bool(scene.title)) for example in scene.examples)
-    left_out = f"<p>{scene.left_out} more examples are not drawn.</p>" if scene.left_out else ""
+    left_out = f"<p>{scene.left_out:d} more examples are not drawn.</p>" if scene.left_out else ""
     legend = _legend(share) if scene.examples[0].panels else ""
     said = f'<p class="rest">{escape(promised)}</p>\n' if promised else ""
     return document(heading, f"{sections}{left_out}{legend}{said}{origin(meta, command)}")
@@ -122,7 +123,7 @@ def policy(scripts: Sequence[str] = ()) -> str:
         return POLICY
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return f"{POLICY}; script-src {allowed}; base-uri 'none'; form-action 'none'"
+    return f"{POLICY}; script-src {allowed}"
 
 
 def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str] = ()) -> str:
@@ -170,7 +171,7 @@ def bar_table(bars: Bars, *, reach: float | None = None) -> str:
     finite = [abs(value) for value in bars.values if math.isfinite(value)]
     reach = reach or max(finite, default=0.0) or 1.0
     rows = "".join(_bar(name, value, reach) for name, value in zip(bars.names, bars.values, strict=True))
-    rest = f'<p class="rest">and {bars.hidden} more, adding up to {bars.rest:+.2g}</p>' if bars.hidden else ""
+    rest = f'<p class="rest">and {bars.hidden:d} more, adding up to {bars.rest:+.2g}</p>' if bars.hidden else ""
     note = f" <span>{escape(bars.note)}</span>" if bars.note else ""
     return f'<h3>{escape(bars.title)}{note}</h3>\n<table class="bars"><tbody>\n{rows}</tbody></table>{rest}\n'
 
@@ -221,7 +222,7 @@ def _curves(certificate: ExampleCertificate) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("weight", "F(start)", "F(end)", "sum misses", "error", "gradients"))
     rows = "".join(
         f"<tr><td>{curve.weight:.3g}</td><td>{curve.start_score:.4g}</td><td>{curve.end_score:.4g}</td>"
-        f"<td>{curve.residual:+.1e}</td><td>{100 * curve.error:.2g}%</td><td>{curve.gradients}</td></tr>\n"
+        f"<td>{curve.residual:+.1e}</td><td>{100 * curve.error:.2g}%</td><td>{escape(curve.gradients)}</td></tr>\n"
         for curve in certificate.curves
     )
     table = f'<table class="curves"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
@@ -249,7 +250,7 @@ def _scale(panel: Panel) -> str:
         return ""
     low, high = ("≤ ", "≥ ") if panel.clipped else ("", "+")
     return (
-        f'<span class="ramp" style="background:linear-gradient(to right,{",".join(panel.colours)})"></span>'
+        f'<span class="ramp" style="background:linear-gradient(to right,{escape(",".join(panel.colours))})"></span>'
         f'<span class="ends"><span>{low}−{panel.limit:.2g}</span><span>0</span><span>{high}{panel.limit:.2g}</span></span>'
     )
 

@@ -79,7 +79,9 @@ def test_every_text_is_escaped(entry):
     assert FILE not in text
     assert "script" not in {tag for tag, _ in page.tags}
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
-    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in text  # no script may run
+    assert (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\"" in text
+    )  # no script may run
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "//elsewhere/x.html", "a b#c?d.html", 'x" onclick="y'])

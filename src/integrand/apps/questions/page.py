@@ -1,11 +1,11 @@
-"""Rules as tables, for a terminal and as HTML. Every text passes through ``html.escape``."""
+"""Rules as tables, for a terminal and as HTML. Every text is escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
+from ...render.escaping import escape
 from ...render.html import document, origin
 from ...render.text.tokens import printable
 from ...render.text.word_markup import RAMP

@@ -6,7 +6,6 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...attribution import Attribution
 from ...errors import InputError
 from ...words import number, percent
 from ..certificate_text import amount, cancelling, caption, promises, verdict
+from ..escaping import escape
 from ..html import data_url, document, fact_table, framed, origin
 from ..scene import arrays_of
 from .image_pictures import SHARES, joined, remarks

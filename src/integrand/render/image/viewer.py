@@ -12,13 +12,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError, OptionError
+from ..escaping import escape
 from ..html import data_url
 from .pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, photo_pixels, remark, rgb, strength
 from .views import PAPER, SAFE, VIEWS, Overlay, Signed, Subject, View

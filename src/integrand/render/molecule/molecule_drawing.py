@@ -10,13 +10,13 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OptionError
+from ..escaping import escape
 from ..image.pixels import COLOURS
 from ..text.word_markup import QUIET, number
 from .molecule_data import BOND, Molecule, laid_out, positions

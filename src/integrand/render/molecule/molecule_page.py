@@ -1,4 +1,4 @@
-"""The page of molecules: each drawn next to linked bar charts of its parts. Every text passes through ``html.escape``."""
+"""The page of molecules: each drawn next to linked bar charts of its parts. Every text is escaped."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib import resources
 
 from ...certificate import ExampleCertificate
 from ...words import percent
 from ..certificate_text import sentence, verdict
+from ..escaping import escape
 from ..html import document, fact_table, origin
 from ..text.word_markup import STYLE as TEXT
 from ..text.word_markup import number

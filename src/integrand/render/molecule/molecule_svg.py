@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from html import escape
 
+from ..escaping import escape
 from ..text.word_markup import number
 from .molecule_data import Molecule
 from .molecule_drawing import Array, Drawing, Look, draw, printable

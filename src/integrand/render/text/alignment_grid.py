@@ -6,13 +6,13 @@ import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import MissingExtraError
+from ..escaping import escape
 from ..html import document, origin
 from .tokens import Tokens, printable
 from .word_markup import RAMP, STYLE, background, ink, number, section
@@ -162,7 +162,7 @@ def page(
     )
     ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
     key = f'<p class="key"><span>{escape(number(-grid.limit))}</span>{ramp}<span>{escape(number(grid.limit))}</span></p>\n'
-    said = f'<p class="lead"><bdi dir="auto">{escape(lead)}</bdi></p>\n<p>{about}</p>\n'
+    said = f'<p class="lead"><bdi dir="auto">{escape(lead, directed=True)}</bdi></p>\n<p>{about}</p>\n'
     each = "".join(section(line) for line in lines)
     body = f"{said}{table(grid)}{key}<h2>Output by output</h2>\n{each}{origin(meta, command)}"
     return document(title, body, style=f"{STYLE}\n{GRID}")
@@ -180,7 +180,7 @@ def table(grid: Grid) -> str:
         over += f'<th class="over first" colspan="{len(block.columns)}">{escape(block.name)}</th>'
         for i, name in enumerate(block.columns):
             kind = ' class="first"' if i == 0 else ""
-            names += f'<th scope="col"{kind}><span><bdi dir="auto">{escape(name)}</bdi></span></th>'
+            names += f'<th scope="col"{kind}><span><bdi dir="auto">{escape(name, directed=True)}</bdi></span></th>'
             totals += f"<td{kind}>{cell(float(block.values[:, i].sum()))}</td>"
     over += f'<th class="over first" colspan="{len(sums)}">sums</th>'
     names += "".join(
@@ -242,4 +242,4 @@ def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]
         scores = len(sums) - j <= 2
         kind = f"sum{' first' * (j == 0)}{' end' * (j == len(sums) - 1)}"
         cells += f'<td class="{kind}">{f"{values[i]:.2f}".replace("-", "−") if scores else cell(values[i])}</td>'
-    return f'<tr><th scope="row"><bdi dir="auto">{escape(grid.rows[i])}</bdi></th>{cells}</tr>\n'
+    return f'<tr><th scope="row"><bdi dir="auto">{escape(grid.rows[i], directed=True)}</bdi></th>{cells}</tr>\n'

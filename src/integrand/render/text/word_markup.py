@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 
 import numpy as np
 
 from ...words import percent
 from ..certificate_text import sentence
 from ..certificate_text import verdict as certificate_verdict
+from ..escaping import escape
 from ..html import document, fact_table, origin
 from ..image.pixels import COLOURS
 from .tokens import TextPiece, Tokens, printable
@@ -198,7 +198,8 @@ def _line(tokens: Tokens, limit: float | None) -> str:
     """One text as HTML: its words in an element that finds its own reading direction, then the label in brackets."""
     reach = limit_of([tokens]) if limit is None else limit
     # No element of its own direction around single words: the letters of cursive scripts join across word pieces.
-    words = "".join(escape(piece.gap) + _word(piece, reach) for piece in tokens.pieces) + escape(tokens.tail)
+    words = "".join(escape(piece.gap, directed=True) + _word(piece, reach) for piece in tokens.pieces)
+    words += escape(tokens.tail, directed=True)
     said = verdict(tokens)
     return f'<bdi dir="auto">{words}</bdi>' + (f" <b>[<bdi>{escape(said)}</bdi>]</b>" if said else "")
 
@@ -206,16 +207,16 @@ def _line(tokens: Tokens, limit: float | None) -> str:
 def _word(piece: TextPiece, limit: float) -> str:
     title = f' title="{escape(number(piece.value))}"'
     if neutral(piece.value, limit):
-        return f'<span style="opacity:.72"{title}>{escape(piece.shown)}</span>'
+        return f'<span style="opacity:.72"{title}>{escape(piece.shown, directed=True)}</span>'
     behind = background(piece.value, limit)
     look = f"background:{behind};color:{ink(behind)};border-radius:.2em;padding:.1em 0"
-    return f'<span style="{look}"{title}>{escape(piece.shown)}</span>'
+    return f'<span style="{look}"{title}>{escape(piece.shown, directed=True)}</span>'
 
 
 def _row(name: str, bar: str, value: str, total: str, *, end: bool = False) -> str:
     kind = ' class="end"' if end else ""
     cells = f'<td class="way">{bar}</td><td>{escape(value)}</td><td>{escape(total)}</td>'
-    return f'<tr{kind}><th><bdi dir="auto">{escape(name)}</bdi></th>{cells}</tr>\n'
+    return f'<tr{kind}><th><bdi dir="auto">{escape(name, directed=True)}</bdi></th>{cells}</tr>\n'
 
 
 def _terminal_word(piece: TextPiece, limit: float, colour: bool) -> str:
