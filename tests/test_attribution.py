@@ -286,7 +286,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     path.write_text("not tensors at all")
     with pytest.raises(FileError, match="is not an attribution"):
         ig.Attribution.load(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileError, match=r"cannot be read \(No such file or directory\); expected an attribution"):
         ig.Attribution.load(tmp_path / "missing.safetensors")
 
 

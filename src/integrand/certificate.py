@@ -6,12 +6,19 @@ import enum
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from .errors import OptionError
-from .words import number, percent
+from .schema import Among, Within
+from .words import number, percent, shown
+
+Count = Annotated[int, Within(0, 2**63 - 1)]
+"""A number of evaluations."""
+
+Amount = Annotated[float, Within(0)]
+"""A number without a sign; NaN where it is not known."""
 
 
 class Status(enum.Enum):
@@ -43,7 +50,7 @@ class Promise:
         why: the reason in a few words.
     """
 
-    axiom: str
+    axiom: Annotated[str, Among(AXIOMS)]
     kept: bool
     why: str = ""
 
@@ -72,12 +79,12 @@ class CurveCertificate:
         gradients: gradient evaluations spent on it.
     """
 
-    weight: float
+    weight: Annotated[float, Within(known=True)]
     start_score: float
     end_score: float
     residual: float
-    error: float
-    gradients: int
+    error: Amount
+    gradients: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +123,23 @@ class ExampleCertificate:
     score: float
     baseline_score: float
     residual: float
-    magnitude: float
-    error: float
-    tol: float
-    gradients: int
-    forwards: int
+    magnitude: Amount
+    error: Amount
+    tol: Amount
+    gradients: Count
+    forwards: Count
     status: Status
     rule: str
     precision: str
     target: str
-    needed: int | None = None
-    jump_at: float | None = None
+    needed: Annotated[int, Within(0)] | None = None
+    jump_at: Annotated[float, Within(0, 1)] | None = None
     jump_size: float | None = None
     curves: tuple[CurveCertificate, ...] = ()
     knob: str = "raise max_evaluations, steps or memory"
     note: str = ""
-    moved: float = 0.0
-    visible: float | None = None
+    moved: Amount = 0.0
+    visible: Annotated[float, Within(0, 1)] | None = None
     unseen: Literal["", "jump", "steps", "throughout", "rounding"] = ""
 
     @property
@@ -212,7 +219,7 @@ class ExampleCertificate:
             line += f"  {self.note}"
         if self.remedy:
             line += f": {self.remedy}"
-        return line
+        return shown(line)  # notes and names may come from a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +254,13 @@ class Certificate:
 
     @property
     def converged(self) -> bool:
-        """Whether every example met its tolerance."""
-        return all(example.converged for example in self.examples)
+        """Whether every example met its tolerance; False where there is no example, for then nothing was."""
+        return bool(self.examples) and all(example.converged for example in self.examples)
 
     @property
     def error(self) -> float:
-        """The largest error estimate (NaN if any is unknown)."""
-        return float(np.max([example.error for example in self.examples]))
+        """The largest error estimate (NaN if any is unknown, or if there is no example)."""
+        return float(np.max([example.error for example in self.examples])) if self.examples else math.nan
 
     @property
     def gradients(self) -> int:
@@ -271,11 +278,13 @@ class Certificate:
         return tuple(promise.axiom for promise in self.promises if not promise.kept)
 
     def __str__(self) -> str:
-        if len(self.examples) == 1:
+        if not self.examples:
+            lines = ["no examples: nothing is known"]
+        elif len(self.examples) == 1:
             lines = [str(self.examples[0])]
         else:
             width = len(str(len(self.examples) - 1))
             lines = [f"[{i:>{width}}] {example}" for i, example in enumerate(self.examples)]
         if self.broken:
-            lines.append(f"no promise of {', '.join(self.broken)}")
+            lines.append(f"no promise of {shown(', '.join(self.broken))}")
         return "\n".join(lines)
