@@ -32,7 +32,7 @@ from torch import Tensor
 
 import integrand as ig
 from integrand.errors import FileError
-from integrand.render import certificate_table, figure, report
+from integrand.render import certificate_table, figure, image, report
 from integrand.render.image.photo_page import ImagePage, image_page, path_plot
 
 MARK = "fuzzmark"
@@ -266,9 +266,12 @@ def used(result: ig.Attribution, folder: Path, *, pictures: bool) -> int:
     if pictures:
         import matplotlib.pyplot as plt
 
-        drawn = figure(result)
-        drawn.canvas.draw()
-        plt.close(drawn)
+        drawn = [figure(result)]
+        if result.profile is not None and isinstance(result.values, Tensor) and result.values.ndim == 4:
+            drawn.append(image.path(result))
+        for one in drawn:
+            one.canvas.draw()
+            plt.close(one)
     return sum(Marks(page).found for page in pages)
 
 

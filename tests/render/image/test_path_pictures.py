@@ -1,5 +1,6 @@
 """The picture of the path: its numbers from closed forms, and that it is drawn."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -80,6 +81,15 @@ def test_several_baselines_are_averaged():
     at = 0.5
     both = 3.0 * (at**2 + (0.5 + at / 2) ** 2) / 2
     assert np.interp(at, mean.t, mean.score) == pytest.approx(both, abs=0.02)
+
+
+def test_shares_that_cancel_are_no_mean():
+    """Shares of either sign may add up to nothing; the curves then count alike."""
+    result = ig.integrated_gradients(squares, X, [torch.zeros_like(X), 0.25 * X])
+    one = result.certificate[0]
+    curves = tuple(dataclasses.replace(curve, weight=weight) for curve, weight in zip(one.curves, (1.5, -1.5), strict=True))
+    mean, _ = joined(result.profile.of(0), dataclasses.replace(one, curves=curves))
+    np.testing.assert_array_equal(mean.score, joined(result.profile.of(0), one)[0].score)
 
 
 def test_score_that_does_not_change():

@@ -245,6 +245,8 @@ def joined(profile: Profile, certificate: ExampleCertificate) -> tuple[Profile, 
         t = np.concatenate([(k + part.t) / count for k, part in enumerate(parts)])
         score = np.concatenate([part.score for part in parts])
         return _profile(t, score, *(count * np.concatenate([getattr(p, n) for p in parts]) for n in ("slope", "mass"))), ()
+    if not weights.sum():  # as shares of either sign can: there is no mean by them
+        weights = np.ones(len(parts))
     t = np.unique(np.concatenate([part.t for part in parts]))
     columns = [
         np.average([np.interp(t, part.t, getattr(part, name)) for part in parts], axis=0, weights=weights)
