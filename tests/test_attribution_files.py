@@ -23,7 +23,7 @@ from integrand.attribution_files import LARGEST_HEADER, example_of
 from integrand.certificate import AXIOMS
 from integrand.errors import FileError, InputError
 from integrand.render import report
-from integrand.schema import LONGEST_TEXT, fitted, parsed, stored
+from integrand.schema import LONGEST_TEXT, MOST_PARTS, fitted, parsed, stored
 from integrand.trees import flatten
 
 RESULTS = results()
@@ -149,7 +149,7 @@ BAD = {
     ),
     "a newer field": ("batch", put("certificate", 0, "novel", 1), r"object with the field 'novel'; .*update integrand"),
     "a newer part": ("batch", put("novel", 1), r"object with the field 'novel'; .*update integrand"),
-    "no certificate": ("batch", put("certificate", []), r"certificate is an empty list; expected at least one entry"),
+    "no certificate": ("batch", put("certificate", []), r"certificate is an empty list; expected at least 1 of them"),
     "a certificate too few": ("batch", lambda h, _: h["certificate"].pop(), r"has shape \(3, 6\); expected 2 rows"),
     "two for one": (
         "single",
@@ -175,6 +175,11 @@ BAD = {
     "millions of tensors": ("tuple", put("structure", "size", 2**40), r"size is 1099511627776; expected a whole number from 1"),
     "an extra of nothing": ("extras", put("extras", {}), r"it has the tensor 'extras\.standard_error\.0'"),
     "meta in numbers": ("batch", put("meta", "torch", 2), r"\.meta\['torch'\] is 2; expected a text"),
+    "too much meta": (
+        "batch",
+        put("meta", {str(i): "" for i in range(1001)}),
+        r"meta is an object of 1001; expected at most 1000",
+    ),
     "meta as a list": ("batch", put("meta", ["torch"]), r"meta is a list of 1; expected an object"),
     "format in words": ("batch", put("format", "1"), r"format is '1'; expected a whole number"),
     "format zero": ("batch", put("format", 0), r"format is 0; expected a whole number from 1"),
@@ -344,6 +349,12 @@ def test_axioms_of_promises_are_those_of_the_package() -> None:
 def test_json_says_nothing_twice() -> None:
     with pytest.raises(FileError, match=r"^it is not what it should be: the name 'a' comes twice in an object. Expected JSON"):
         parsed('{"a": 1, "a": 2}', what="it")
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * MOST_PARTS + "[]]", b"[" + b"0," * MOST_PARTS + b"0]"])
+def test_json_that_would_fill_the_memory_is_not_read(text: str | bytes) -> None:
+    with pytest.raises(FileError, match=rf"^it has about \d+ values; expected at most {MOST_PARTS}"):
+        parsed(text, what="it")
 
 
 # ---- no examples -----------------------------------------------------------------------------------------------------------

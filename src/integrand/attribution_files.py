@@ -26,7 +26,7 @@ from .certificate import Certificate, ExampleCertificate, Promise
 from .errors import FileError, InputError, MissingExtraError, OptionError
 from .files import reading, replacing, write_text
 from .profile import Profile
-from .schema import Filled, Within, fitted, parsed, said, stored
+from .schema import Sized, Within, fitted, parsed, said, stored
 from .trees import Leaves, Tensors, Tree, flatten
 from .words import shown
 
@@ -38,6 +38,9 @@ LARGEST_HEADER = 100_000_000
 
 LARGEST_RESULT = 1 << 36
 """The most bytes of a file; one that is larger than the machine's memory is refused in any case."""
+
+MOST_NOTES = 1000
+"""The most entries that ``meta`` and ``extras`` may have; all of ``meta`` goes into a page."""
 
 REAL = {"F16", "BF16", "F32", "F64"}
 """The types that attributions may have, by their names in safetensors."""
@@ -78,10 +81,10 @@ class StoredResult:
     format: Annotated[int, Within(1, FORMAT)]
     structure: StoredTree
     batched: bool
-    meta: dict[str, str]
-    certificate: Annotated[tuple[ExampleCertificate, ...], Filled()]
+    meta: Annotated[dict[str, str], Sized(most=MOST_NOTES)]
+    certificate: Annotated[tuple[ExampleCertificate, ...], Sized(1)]
     promises: tuple[Promise, ...] = ()
-    extras: dict[str, StoredTree] = field(default_factory=dict)
+    extras: Annotated[dict[str, StoredTree], Sized(most=MOST_NOTES)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def _text(header: StoredResult, tensors: Mapping[str, Tensor]) -> str:
     entries = {name: TensorEntry(names.get(one.dtype, str(one.dtype)), tuple(one.shape)) for name, one in tensors.items()}
     try:
         text = json.dumps(stored(header))
-        _checked(fitted(StoredResult, json.loads(text), what="the result"), entries, "the result")
+        _checked(fitted(StoredResult, parsed(text, what="its header"), what="the result"), entries, "the result")
     except (FileError, TypeError, ValueError) as error:
         raise InputError(f"this result cannot be saved: {shown(str(error))}") from None
     size = len(json.dumps(text)) + sum(200 + 6 * len(name) for name in tensors)  # quotes are escaped in it

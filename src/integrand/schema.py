@@ -22,6 +22,9 @@ from .words import shown
 LONGEST_TEXT = 1 << 20
 """The most characters that one text in a file may have."""
 
+MOST_PARTS = 1 << 23
+"""The most values of a JSON text; it could otherwise take 25 times its own size in memory."""
+
 _T = TypeVar("_T")
 
 _Check = Callable[[Any], Any]
@@ -55,8 +58,11 @@ class Among:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Filled:
-    """Of a list or a mapping, that it holds something."""
+class Sized:
+    """How many entries a list or a mapping may have, both ends included."""
+
+    least: int = 0
+    most: int = 1 << 62
 
 
 class _UnfitError(Exception):
@@ -68,17 +74,21 @@ class _UnfitError(Exception):
 
 
 def parsed(text: str | bytes, *, what: str) -> Any:
-    """JSON from outside: no name twice in one object, and nesting that Python can follow.
+    """JSON from outside: no name twice in one object, nesting that Python can follow, and not too much of it.
 
     Args:
         text: the JSON text.
         what: what it is of, for the error.
     """
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        read = text.decode() if isinstance(text, bytes) else text
+        parts = sum(read.count(sign) for sign in "[{,")
+        if parts <= MOST_PARTS:
+            return json.loads(read, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))
-        raise FileError(f"{what} is not what it should be: {said}. Expected JSON.") from None
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))
+        raise FileError(f"{what} is not what it should be: {why}. Expected JSON.") from None
+    raise FileError(f"{what} has about {parts} values; expected at most {MOST_PARTS}. Split it.")
 
 
 def fitted(kind: type[_T], value: object, *, what: str) -> _T:
@@ -132,10 +142,11 @@ def said(value: object, most: int = 60) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {said(next(name for name in names if names.count(name) > 1))} comes twice in an object")
+    found: dict[str, Any] = {}
+    for name, part in pairs:
+        if name in found:
+            raise ValueError(f"the name {said(name)} comes twice in an object")
+        found[name] = part
     return found
 
 
@@ -172,8 +183,8 @@ def _limited(kind: Any, limits: Iterable[Any]) -> _Check:
             base = _within(base, limit)
         elif isinstance(limit, Among):
             base = _among(limit.values)
-        elif isinstance(limit, Filled):
-            base = _filled(base)
+        elif isinstance(limit, Sized):
+            base = _sized(base, limit)
     return base
 
 
@@ -192,10 +203,12 @@ def _within(base: _Check, limit: Within) -> _Check:
     return check
 
 
-def _filled(base: _Check) -> _Check:
+def _sized(base: _Check, limit: Sized) -> _Check:
     def check(value: Any) -> Any:
         found = base(value)
-        return found if found else _unfit(value, "at least one entry")
+        if len(found) < limit.least:
+            _unfit(value, f"at least {limit.least} of them")
+        return found if len(found) <= limit.most else _unfit(value, f"at most {limit.most} of them")
 
     return check
 
