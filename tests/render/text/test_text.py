@@ -83,8 +83,8 @@ def test_terminal(line: Tokens) -> None:
 
 
 def test_terminal_obeys_nothing() -> None:
-    evil = Tokens(["a\x1b]0;owned\x07", "\x9b31m"], [1.0, -1.0], label="\x1b[2J")
-    assert not set(pictures.terminal(evil, colour=False)) & {"\x1b", "\x07", "\x9b"}
+    evil = Tokens(["a\x1b]0;owned\x07", "\x9b31m", "\u202e\u2066"], [1.0, -1.0, 1.0], label="\x1b[2J\u202d", note="\ud800")
+    assert not set(pictures.terminal(evil, colour=False)) & set("\x1b\x07\x9b\u202d\u202e\u2066\ud800")
 
 
 def test_everything_is_escaped(line: Tokens) -> None:

@@ -78,7 +78,7 @@ def table(found: Rules) -> str:
         for kind in HEADS:
             rows = [rule for rule in found if (rule.label, rule.kind) == (label, kind)]
             if rows:
-                lines += ["", f"{label}: {kind}", f"  {'phrase':<{wide}}  support  precision  right  attribution"]
+                lines += ["", f"{printable(label)}: {kind}", f"  {'phrase':<{wide}}  support  precision  right  attribution"]
                 lines += [_text_row(rule, wide) for rule in rows]
     return "\n".join(lines)
 

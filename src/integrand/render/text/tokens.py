@@ -337,4 +337,5 @@ def _seen(sign: str) -> str:
         return "\u2421"
     if code < 0x20:
         return " " if sign in "\t\n\r" else chr(0x2400 + code)
-    return "\ufffd" if 0x80 <= code < 0xA0 or 0xD800 <= code < 0xE000 else sign
+    turns = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069  # the reading direction of all that follows
+    return "\ufffd" if turns or 0x80 <= code < 0xA0 or 0xD800 <= code < 0xE000 else sign
