@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ HOSTILE = (
     "",
 )
 ODD = (None, True, False, 0, -1, 1, 2**63, 10**400, 0.5, -0.0, 1e308, math.nan, math.inf, -math.inf, [], {}, [0], {"a": 1})
+KINDS = (
+    *("batch", "single", "tuple", "dict", "curves", "unfinished", "jump", "groups"),
+    *("extras", "exact", "fit", "polyline", "image"),
+)
 OBSERVED = ("loaded", "refused", "unclean at load", "breaks later", "injects")
 
 
@@ -74,8 +79,9 @@ class Opened:
         return struct.pack("<Q", len(head)) + head + self.data
 
 
+@cache
 def results() -> dict[str, ig.Attribution]:
-    """One result of every kind that is saved."""
+    """One result of every kind that is saved, by :data:`KINDS`."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
     x, photo = torch.randn(3, 6), torch.rand(1, 3, 6, 6)
