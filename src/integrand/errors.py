@@ -16,6 +16,7 @@ The tree::
     │   └── OperationError     a method has no rule for an operation of the model
     ├── MemoryLimitError   a single row does not fit                                            [MemoryError]
     ├── FileError          a file that cannot be read or written, or is not what it should be      [ValueError]
+    ├── TrustError         a model that brings code of its own, without trust= or --trust        [RuntimeError]
     └── MissingExtraError  an optional dependency is not installed                              [ImportError]
 
     IntegrandWarning (UserWarning)
@@ -91,6 +92,10 @@ class MemoryLimitError(IntegrandError, MemoryError):
 
 class FileError(IntegrandError, ValueError):
     """A file that cannot be read or written, is not what it should be, or is from a newer version."""
+
+
+class TrustError(IntegrandError, RuntimeError):
+    """A model that brings code of its own, which nobody said to trust; nothing of it was run."""
 
 
 class MissingExtraError(IntegrandError, ImportError):

@@ -4,29 +4,65 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import FileError, MissingExtraError, OptionError
+from .errors import FileError, MissingExtraError, OptionError, TrustError
+from .tensor_files import only_tensors, read_tensors
+from .words import shown
 
 
-def load_model(name: str, *, what: str = "--model") -> Callable[..., Any]:
+def is_path(name: str | PathLike[str]) -> bool:
+    """Whether a model is named by a path: a path object, or a text with a separator of folders in it, such as ``./net.pt2``.
+
+    A text without one is a name, whatever files there are in the current folder.
+    """
+    return not isinstance(name, str) or any(mark in name for mark in (os.sep, os.altsep) if mark)
+
+
+def check_trusted(trust: bool, runs: str) -> None:
+    """Refuse to run somebody's code unless the caller said so; nobody is asked.
+
+    Args:
+        trust: what the caller said.
+        runs: what would run and where it is from, as the start of a sentence: ``--model a:b would import a``.
+
+    Raises:
+        TrustError: it is not trusted.
+    """
+    if not trust:
+        raise TrustError(
+            f"{runs}. That is code, which can do whatever you can do here; add --trust (in Python: trust=True) if you trust "
+            "where it is from."
+        )
+
+
+def load_model(name: str, *, trust: bool = False, what: str = "--model") -> Callable[..., Any]:
     """The model that ``package.module:attribute`` names: a module, a function of tensors, or what makes one.
 
     A class, or a function that can be called without arguments, is called. The current folder can be imported from. The
     model comes back in eval mode.
+
+    Args:
+        name: what to import.
+        trust: whether the module may be imported and run; without it, it is not.
+        what: what the name was given as, for errors.
     """
     place, _, attribute = name.partition(":")
     if not place or not attribute:
-        raise OptionError(f"got {what} {name!r}; expected package.module:function, such as my_module:make_model.")
+        raise OptionError(f"got {what} {shown(name)!r}; expected package.module:function, such as my_module:make_model.")
     folder = str(Path.cwd())
+    given = shown(f"{what} {name}")
+    check_trusted(
+        trust, f"{given} would import the module {shown(place)} from {shown(folder)}, or where it is installed, and run it"
+    )
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -56,21 +92,6 @@ def _takes_nothing(function: Any) -> bool:
     return all(p.default is not empty or p.kind in many for p in parameters)
 
 
-def from_npz(path: Path) -> dict[str, Tensor]:
-    """The arrays of an ``.npz`` file, by name."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-
-
-def from_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, by name."""
-    try:
-        from safetensors.torch import load_file
-    except ImportError:
-        raise MissingExtraError("safetensors", "files", "reading .safetensors") from None
-    return dict(load_file(path))
-
-
 def shipped(name: str, purpose: str) -> Path:
     """Where a file of the distribution ``integrand-models`` is installed: weights, a vocabulary, class names or a model card.
 
@@ -95,38 +116,22 @@ def shipped(name: str, purpose: str) -> Path:
         ) from None
 
 
-def _from_torch(path: Path) -> Any:
-    return torch.load(path, weights_only=True, map_location="cpu")
-
-
 def read_state(path: str | PathLike[str], *, what: str = "weights") -> dict[str, Tensor]:
     """A state dict from a file, on the CPU: .pth, .pt, .bin, .safetensors or .npz. Nothing in the file is executed.
 
     A checkpoint that holds the state dict under ``state_dict`` or ``model`` is opened, and a prefix ``module.``, which
     training in parallel leaves, is taken off.
     """
-    file = Path(path)
-    readers: dict[str, Callable[[Path], Any]] = {".npz": from_npz, ".safetensors": from_safetensors}
-    readers |= dict.fromkeys((".pth", ".pt", ".bin"), _from_torch)
-    if file.suffix.lower() not in readers:
-        raise FileError(f"{what}: got {str(path)!r}; expected a file that ends in {', '.join(readers)}.")
-    if not file.is_file():
-        raise FileError(f"{what}: there is no file {str(path)!r}. Check the path.")
-    try:
-        found = readers[file.suffix.lower()](file)
-    except (MissingExtraError, MemoryError):
-        raise
-    except Exception as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise FileError(
-            f"{what}: {str(path)!r} cannot be read ({said}); expected a state dict. Get the file again, or write it with "
-            "torch.save(model.state_dict(), path)."
-        ) from error
+    file, name = Path(path), shown(str(path))
+    endings = (".npz", ".safetensors", ".pth", ".pt", ".bin")
+    if file.suffix.lower() not in endings:
+        raise FileError(f"{what}: got {name!r}; expected a file that ends in {', '.join(endings)}.")
+    if not file.exists():
+        raise FileError(f"{what}: there is no file {name!r}. Check the path.")
+    found = read_tensors(file, what=what)
     for key in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise FileError(
-            f"{what}: {str(path)!r} holds a {type(found).__name__} that is no state dict; expected names and tensors."
-        )
+    if not only_tensors(found):
+        raise FileError(f"{what}: {name!r} holds a {type(found).__name__} that is no state dict; expected names and tensors.")
     return {str(name).removeprefix("module."): value for name, value in found.items()}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from integrand.cli import main
 from integrand.cli.app import app
 from integrand.cli.axioms_command import load_tensors, random_input
-from integrand.errors import FileError, OptionError
+from integrand.errors import FileError, OptionError, TrustError
 
 SOURCE = """
 import torch
@@ -81,6 +81,7 @@ def test_a_model_of_the_user(run, tmp_path):
         "axioms",
         "--model",
         "nets_for_axioms:saturated",
+        "--trust",
         "--input",
         "x.pt",
         "--axiom",
@@ -96,7 +97,7 @@ def test_a_model_of_the_user(run, tmp_path):
 
 def test_a_made_model_with_random_numbers(run):
     done = run(
-        *("axioms", "--model", "nets_for_axioms:make", "--shape", "4", "--target", "1", "--format", "json"),
+        *("axioms", "--model", "nets_for_axioms:make", "--trust", "--shape", "4", "--target", "1", "--format", "json"),
         *("--method", "integrated-gradients", "--method", "deeplift", "--axiom", "completeness"),
         *("--axiom", "implementation-invariance"),
     )
@@ -118,7 +119,7 @@ def test_a_made_model_with_random_numbers(run):
         (("axioms", "--input", "x.pt"), "without --model"),
         (("axioms", "--score", "probability", "--baseline", "1"), "got --baseline, --score without --model"),
         (
-            ("axioms", "--model", "nets_for_axioms:make", "--shape", "5"),
+            ("axioms", "--model", "nets_for_axioms:make", "--trust", "--shape", "5"),
             "got --shape 5, and nets_for_axioms:make fails on an input of shape (1, 5): ",
         ),
         (("axioms", "--model", "nets_for_axioms:make"), "--model needs an input"),
@@ -127,6 +128,16 @@ def test_a_made_model_with_random_numbers(run):
 )
 def test_mistakes_are_answered_in_words(run, words, message):
     assert message in str(run(*words).exception)
+
+
+@pytest.mark.parametrize("option", ["--model", "--equivalent"])
+def test_a_model_runs_only_if_it_is_trusted(run, tmp_path, option):
+    (tmp_path / "nets_for_axioms.py").write_text("import pathlib\npathlib.Path('bait').mkdir()\n" + SOURCE)
+    words = ("axioms", "--model", "nets_for_axioms:make", "--shape", "4")
+    done = run(*words, *(() if option == "--model" else (option, "nets_for_axioms:make")))
+    assert isinstance(done.exception, TrustError)
+    assert "--model nets_for_axioms:make would import the module nets_for_axioms" in str(done.exception)
+    assert not (tmp_path / "bait").exists()
 
 
 def test_main_prints_errors_without_a_traceback(run, monkeypatch, capsys):
@@ -167,6 +178,9 @@ def test_files_that_are_not_tensors(tmp_path):
         load_tensors(str(tmp_path / "none.npy"))
     with pytest.raises(FileError, match="cannot be read"):
         load_tensors(str(tmp_path / "x.npy"))
+    (tmp_path / "y.npy").symlink_to("/dev/zero")
+    with pytest.raises(FileError, match="is a device"):
+        load_tensors(str(tmp_path / "y.npy"), what="--baseline")
 
 
 def test_random_input_is_the_same_for_the_same_seed():

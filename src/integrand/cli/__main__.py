@@ -1,6 +1,12 @@
-"""Run the command line as ``python -m integrand.cli``."""
+"""Run the command line as ``python -m integrand.cli``; nothing is imported from the current folder, as with ``integrand``."""
 
 from __future__ import annotations
+
+import os
+import sys
+
+if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
+    del sys.path[0]  # where python -m looks first: a file transformers.py there would be run
 
 from . import main
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 from rich.console import Console
@@ -21,10 +20,11 @@ from ..apps.command_line import ScoreName, typed
 from ..axioms.axiom_table import METHODS, Step, Table, table
 from ..axioms.verdict import Verdict
 from ..certificate import AXIOMS
-from ..errors import FileError, MissingExtraError, OptionError
+from ..errors import FileError, OptionError
 from ..files import ready, write_text
-from ..loading import from_npz, from_safetensors, load_model
+from ..loading import load_model
 from ..methods import by_name
+from ..tensor_files import read_tensors
 from ..trees import Tensors, flatten
 from ..words import shown
 
@@ -47,6 +47,7 @@ def axioms(
         str | None,
         typer.Option(help="Check this model instead of searching small networks: package.module:function. Put into eval mode."),
     ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the code of --model and --equivalent.")] = False,
     input: Annotated[str | None, typer.Option(help="With --model: a .pt, .npy, .npz or .safetensors file.")] = None,
     shape: Annotated[str | None, typer.Option(help="Instead of --input: random numbers, such as 3,224,224.")] = None,
     baseline: Annotated[str | None, typer.Option(help="With --model: a number, or a file like --input. Default: 0.")] = None,
@@ -66,7 +67,7 @@ def axioms(
     """
     if out is not None:
         ready(out.parent)  # before the work, not after it
-    options = _on_model(model, input, shape, baseline, target, score, equivalent, seed)
+    options = _on_model(model, input, shape, baseline, target, score, equivalent, seed, trust=trust)
     if examples:
         options["examples" if model else "max_examples"] = examples
     chosen = [by_name(name) for name in method] if method else METHODS
@@ -95,6 +96,8 @@ def _on_model(
     score: ScoreName | None,
     equivalent: str | None,
     seed: int,
+    *,
+    trust: bool,
 ) -> dict[str, Any]:
     """The options that describe a user's model to the table; empty without --model, when small networks are searched."""
     if model is None:
@@ -107,7 +110,8 @@ def _on_model(
     if (input is None) == (shape is None):
         raise OptionError("--model needs an input: expected --input x.npy (or .pt, .npz, .safetensors), or --shape 3,224,224.")
     x: Tensors = load_tensors(input) if input is not None else random_input(shape or "", seed=seed)
-    loaded, other = (None if name is None else load_model(name) for name in (model, equivalent))
+    loaded = load_model(model, trust=trust)
+    other = None if equivalent is None else load_model(equivalent, trust=trust, what="--equivalent")
     if isinstance(x, torch.Tensor) and shape is not None:
         _try(model, loaded, x, shape)
     return {
@@ -210,25 +214,12 @@ def _cell(verdict: Verdict) -> Text:
 
 def load_tensors(text: str, *, what: str = "--input") -> Tensors:
     """Load tensors from a .pt, .npy, .npz or .safetensors file; several arrays become a dict by their names."""
-    path = Path(text)
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda p: torch.from_numpy(np.load(p, allow_pickle=False)),
-        ".npz": from_npz,
-        ".pt": lambda p: torch.load(p, weights_only=True, map_location="cpu"),
-        ".pth": lambda p: torch.load(p, weights_only=True, map_location="cpu"),
-        ".safetensors": from_safetensors,
-    }
-    if path.suffix.lower() not in readers:
-        raise OptionError(f"got {what} {text!r}; expected a file that ends in {', '.join(readers)}.")
-    if not path.is_file():
+    path, endings = Path(text), (".npy", ".npz", ".pt", ".pth", ".safetensors")
+    if path.suffix.lower() not in endings:
+        raise OptionError(f"got {what} {text!r}; expected a file that ends in {', '.join(endings)}.")
+    if not path.exists():
         raise FileError(f"{what}: there is no file {text!r}; expected tensors to explain.")
-    try:
-        found = readers[path.suffix.lower()](path)
-    except (MissingExtraError, MemoryError):
-        raise
-    except Exception as error:
-        raise FileError(f"{what}: {text!r} cannot be read ({error}); expected a file with tensors.") from error
-    return _alone(found)
+    return _alone(read_tensors(path, what=what))
 
 
 def _alone(found: Any) -> Tensors:

@@ -37,7 +37,7 @@ def broken():
     return lambda x: x.reshape(7)
 """
 
-MODEL = ("--model", "nets_for_photos:make", "--size", "32", "--mean", "0", "--scale", "255", "--tol", "0.05")
+MODEL = ("--model", "nets_for_photos:make", "--size", "32", "--mean", "0", "--scale", "255", "--tol", "0.05", "--trust")
 
 Run = Callable[..., Result]
 
@@ -201,8 +201,8 @@ def _bad_files(folder: Path) -> dict[str, str]:
         (("image", "a.png", "--mean", "1,2"), "1,2"),
         (("image", "a.png", "--tol", "-1"), "tol=-1"),
         (("image", "a.png", "--model", "no_such_network"), "no_such_network"),
-        (("image", "a.png", "--model", "nets_for_photos:broken"), "nets_for_photos:broken"),
-        (("image", "a.png", "--model", "nets_for_photos:nothing"), "nothing"),
+        (("image", "a.png", "--model", "nets_for_photos:broken", "--trust"), "nets_for_photos:broken"),
+        (("image", "a.png", "--model", "nets_for_photos:nothing", "--trust"), "nothing"),
         (("image", "a.png", "--classes", "none.txt"), "none.txt"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +16,13 @@ from PIL import Image
 from torch import nn
 
 import integrand as ig
+from benchmarks import fuzz_weights as fuzz
 from integrand.apps.images import explain
 from integrand.apps.images import sources as _sources
+from integrand.apps.images.class_names import find
 from integrand.apps.networks import Network, Preprocess, imagenet, load
 from integrand.apps.photos import Photo
-from integrand.errors import FileError, InputError, MissingExtraError, ModelError, OptionError, TargetError
+from integrand.errors import FileError, InputError, MissingExtraError, ModelError, OptionError, TargetError, TrustError
 from tests.apps.images import stand_ins
 from tests.apps.images.stand_ins import Small
 
@@ -240,7 +244,14 @@ def test_own_settings_and_names(tmp_path, monkeypatch):
     write_module(tmp_path, monkeypatch)
     (tmp_path / "names.txt").write_text("# my classes\nn01440764 cat, kitty\ndog\nfish\n\n", encoding="utf-8-sig")
     network = load(
-        "nets_of_mine:make", size=(16, 20), mean=0, scale=255, order="BGR", fit="pad", classes=tmp_path / "names.txt"
+        "nets_of_mine:make",
+        trust=True,
+        size=(16, 20),
+        mean=0,
+        scale=255,
+        order="BGR",
+        fit="pad",
+        classes=tmp_path / "names.txt",
     )
     assert network.preprocess == Preprocess((16, 20), (0.0,) * 3, (255.0,) * 3, order="BGR", fit="pad")
     assert network.classes == ("cat, kitty", "dog", "fish")
@@ -249,19 +260,19 @@ def test_own_settings_and_names(tmp_path, monkeypatch):
     assert network.notes == (f"preprocessing as you gave it: {network.preprocess}",)
     assert not network.module.training
     with pytest.raises(OptionError, match="got 2 names; the network has 3 outputs"):
-        load("nets_of_mine:make", classes=["a", "b"])
+        load("nets_of_mine:make", trust=True, classes=["a", "b"])
     with pytest.raises(FileError, match="there is no file"):
-        load("nets_of_mine:make", classes="none.txt")
+        load("nets_of_mine:make", trust=True, classes="none.txt")
 
 
 def test_what_is_assumed_of_an_own_network_is_said(tmp_path, monkeypatch):
     write_module(tmp_path, monkeypatch)
-    network = load("nets_of_mine:make")
+    network = load("nets_of_mine:make", trust=True)
     assert network.preprocess == Preprocess((224, 224), (123.675, 116.28, 103.53), (58.395, 57.12, 57.375))
     assert network.notes[0].startswith("the preprocessing is assumed: the middle of the photo, resized to 224x224, as RGB")
     assert "123.675" in network.notes[0]
     assert "give classes=" in network.notes[1]
-    thousand = load("nets_of_mine:thousand", size=16)
+    thousand = load("nets_of_mine:thousand", trust=True, size=16)
     assert thousand.classes == imagenet()
     assert "ImageNet's classes are assumed" in thousand.notes[-1]
 
@@ -269,29 +280,29 @@ def test_what_is_assumed_of_an_own_network_is_said(tmp_path, monkeypatch):
 def test_an_own_network_with_weights(tmp_path, monkeypatch):
     write_module(tmp_path, monkeypatch)
     torch.save(Small(3, fill=7.0).state_dict(), tmp_path / "w.pth")
-    network = load("nets_of_mine:make", weights=tmp_path / "w.pth", size=16)
+    network = load("nets_of_mine:make", trust=True, weights=tmp_path / "w.pth", size=16)
     assert network.module.fc.bias.tolist() == [7.0] * 3
     assert "w.pth" in network.source
     torch.save({"other": torch.zeros(2, 2)}, tmp_path / "x.pth")
     with pytest.raises(FileError, match=r"x\.pth has no 'conv\.weight' and 3 more"):
-        load("nets_of_mine:make", weights=tmp_path / "x.pth")
+        load("nets_of_mine:make", trust=True, weights=tmp_path / "x.pth")
     torch.save(Small(4).state_dict(), tmp_path / "y.pth")
     with pytest.raises(FileError, match=r"has another shape for 'fc\.weight' and 1 more"):
-        load("nets_of_mine:make", weights=tmp_path / "y.pth")
+        load("nets_of_mine:make", trust=True, weights=tmp_path / "y.pth")
     with pytest.raises(OptionError, match=r"expected an nn\.Module"):
-        load("nets_of_mine:function", weights=tmp_path / "w.pth")
+        load("nets_of_mine:function", trust=True, weights=tmp_path / "w.pth")
 
 
 def test_networks_that_do_not_fit(tmp_path, monkeypatch):
     write_module(tmp_path, monkeypatch)
     with pytest.raises(ModelError, match=r"fails on an input of shape \(1, 3, 2, 2\).*size="):
-        load("nets_of_mine:make", size=2)
+        load("nets_of_mine:make", trust=True, size=2)
     with pytest.raises(ModelError, match=r"gives \(1, 4, 14, 14\) for one picture"):
-        load("nets_of_mine:pictures", size=16)
+        load("nets_of_mine:pictures", trust=True, size=16)
     with pytest.raises(OptionError, match="got device 'nowhere'"):
-        load("nets_of_mine:make", device="nowhere")
-    assert load("nets_of_mine:make", size=16, device="cpu").device == torch.device("cpu")
-    assert load("nets_of_mine:function", size=16).device == torch.device("cpu")
+        load("nets_of_mine:make", trust=True, device="nowhere")
+    assert load("nets_of_mine:make", trust=True, size=16, device="cpu").device == torch.device("cpu")
+    assert load("nets_of_mine:function", trust=True, size=16).device == torch.device("cpu")
 
 
 def write_module(folder, monkeypatch):
@@ -320,7 +331,7 @@ def write_module(folder, monkeypatch):
 )
 def test_names_that_lead_nowhere(name, words):
     with pytest.raises(OptionError, match=words):
-        load(name)
+        load(name, trust=True)
 
 
 # torchvision and timm
@@ -424,7 +435,7 @@ def exported(net, path, rows, dynamic=False):
 
 @pytest.mark.parametrize(("rows", "dynamic"), [(1, False), (4, False), (2, True)])
 def test_exported_files(tmp_path, net, rows, dynamic):
-    network = load(exported(net, tmp_path / "net.pt2", rows, dynamic))
+    network = load(exported(net, tmp_path / "net.pt2", rows, dynamic), trust=True)
     assert network.preprocess.size == (16, 16)
     assert network.outputs == 5
     x = torch.rand(5, 3, 16, 16)
@@ -436,7 +447,7 @@ def test_exported_files(tmp_path, net, rows, dynamic):
     assert ours.certificate.converged
     torch.testing.assert_close(ours.values, ig.integrated_gradients(net, x[:2], target=1).values, rtol=1e-3, atol=1e-5)
     with pytest.raises(OptionError, match=r"was exported for \(16, 16\)"):
-        load(tmp_path / "net.pt2", size=32)
+        load(tmp_path / "net.pt2", size=32, trust=True)
     assert network.module.train().eval() is network.module
 
 
@@ -446,16 +457,16 @@ def test_torchscript_files(tmp_path, net):
         torch.jit.trace(net, torch.rand(1, 3, 16, 16)).save(tmp_path / "net.pt")
         torch.jit.trace(Fixed(net), torch.rand(1, 3, 16, 16)).save(tmp_path / "one.ts")
     x = torch.rand(3, 3, 16, 16)
-    network = load(tmp_path / "net.pt", size=16)
+    network = load(tmp_path / "net.pt", size=16, trust=True)
     torch.testing.assert_close(network.module(x), net(x))
     assert "TorchScript" in network.source
     assert not any("at a time" in note for note in network.notes)
     assert ig.integrated_gradients(network.module, x, target=1).certificate.converged
-    one = load(tmp_path / "one.ts", size=16)
+    one = load(tmp_path / "one.ts", size=16, trust=True)
     torch.testing.assert_close(one.module(x), net(x))
     assert "one row at a time" in one.notes[-1]
     with pytest.raises(OptionError, match="has its own"):
-        load(tmp_path / "net.pt", weights="w.pth")
+        load(tmp_path / "net.pt", weights="w.pth", trust=True)
 
 
 class Fixed(nn.Module):
@@ -485,9 +496,73 @@ def test_files_that_are_not_networks(tmp_path, net, capfd):
         "none.pt2": "there is no file",
     }.items():
         with pytest.raises(FileError, match=words) as caught:
-            load(tmp_path / name)
+            load(tmp_path / name, trust=True)
         assert "\n" not in str(caught.value)
     assert "Traceback" not in capfd.readouterr().err
+
+
+# what is code runs only if it is trusted
+
+
+def test_a_name_is_never_a_file(tmp_path, net, monkeypatch):
+    """Before, a file of the current folder that was called as a network is was taken for it, and its pickles were run."""
+    exported(net, tmp_path / "resnet50", 1)
+    exported(net, tmp_path / "net.pt2", 1)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=r"there is no network 'resnet50'.*The file of that name is \./resnet50"):
+        load("resnet50", trust=True)
+    with pytest.raises(OptionError, match=r"got the network 'net\.pt2', the name of a file; expected a path.*: \./net\.pt2"):
+        load("net.pt2", trust=True)
+    for path in ("./resnet50", Path("net.pt2")):
+        assert load(path, trust=True).outputs == 5
+    put(monkeypatch, stand_ins.torchvision([]))
+    assert load("resnet50").source.startswith("torchvision's resnet50")
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.ts"])
+def test_programs_need_trust(tmp_path, net, name):
+    """torch.export falls back to unpickling whatever a file holds; before, that ran without a question."""
+    if name == "net.ts":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.trace(net, torch.rand(1, 3, 16, 16)).save(tmp_path / name)
+    else:
+        exported(net, tmp_path / name, 1)
+        payload = fuzz.pickled(tmp_path / "bait")
+        data = fuzz.rezipped((tmp_path / name).read_bytes(), {".pt": payload, "weights_config": payload})
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(TrustError, match=r"is a \S+ file, a program that runs.*add --trust \(in Python: trust=True\)"):
+        load(tmp_path / name)
+    assert not (tmp_path / "bait").exists()
+
+
+@pytest.mark.parametrize("name", ["timm:hf_hub:org/name", "timm:hf-hub:org/name", "timm:local-dir:/some/folder"])
+def test_what_timm_takes_from_anybody_needs_trust(monkeypatch, name):
+    created = []
+    put(monkeypatch, stand_ins.timm(created))
+    with pytest.raises(TrustError, match="would let timm load files of whoever owns that place, pickles among them"):
+        load(name)
+    assert created == []
+    assert load(name, trust=True).source == f"timm's {name.removeprefix('timm:')} with its default weights"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_networks_and_weights_are_ordinary_files(tmp_path, monkeypatch):
+    """Before, a pipe made the command wait forever."""
+    for name in ("net.pt2", "weights.npz"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(FileError, match="is a pipe"):
+        load(tmp_path / "net.pt2", trust=True)
+    with pytest.raises(FileError, match="is a pipe"):
+        load("googlenet", weights=tmp_path / "weights.npz")
+    monkeypatch.setenv("INTEGRAND_GOOGLENET", str(tmp_path / "weights.npz"))
+    with pytest.raises(FileError, match="is a pipe"):
+        load("googlenet")
+
+
+def test_a_number_of_any_length_names_no_class():
+    with pytest.raises(TargetError, match="no class is called"):
+        find(["a", "b"], "9" * 5000)
 
 
 # networks that end in a softmax or a sigmoid of their own

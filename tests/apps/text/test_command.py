@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -16,8 +17,9 @@ pytest.importorskip("typer")
 import typer
 from typer.testing import CliRunner
 
-from integrand.apps.text.cli import text
-from integrand.errors import FileError, InputError, ModelError, OptionError, TargetError
+from benchmarks import fuzz_weights as fuzz
+from integrand.apps.text.cli import load, text
+from integrand.errors import FileError, InputError, ModelError, OptionError, TargetError, TrustError
 
 from .tiny import answerer, classifier, writer
 
@@ -45,7 +47,8 @@ def run(saved, tmp_path, monkeypatch):
 
     def invoke(name, *words, fails=False):
         monkeypatch.setattr(sys, "argv", ["integrand", "text", *words])
-        found = CliRunner().invoke(app, ["--device", "cpu", *words, "--model", str(saved.get(name, name))])
+        words = ["--device", "cpu", *words, "--model", str(saved.get(name, name))]
+        found = CliRunner().invoke(app, words, input="y\n" * 100)  # as from `yes |`
         if not fails:
             assert found.exit_code == 0, found.output
         return found
@@ -135,8 +138,111 @@ def test_broken_folders(run, saved, tmp_path):
     weights.write_bytes(weights.read_bytes()[:1000])
     (tmp_path / "pickled" / "model.safetensors").unlink()
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
-    for name, message in (("untold", "has a tokenizer of 5 tokens"), ("cut", "cannot be"), ("pickled", "cannot be loaded")):
+    for name, message in (("untold", "has a tokenizer of 5 tokens"), ("cut", "cannot be"), ("pickled", "cannot be read")):
         found = run(str(tmp_path / name), "good", fails=True)
         assert isinstance(found.exception, FileError), found.exception
         assert message in str(found.exception)
         assert "\n" not in str(found.exception)
+
+
+OWN = """
+import pathlib
+pathlib.Path({bait!r}).mkdir(exist_ok=True)
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+class OwnConfig(BertConfig):
+    model_type = "own"
+class OwnModel(BertForSequenceClassification):
+    config_class = OwnConfig
+class OwnTokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+@pytest.fixture
+def own(saved, tmp_path, monkeypatch):
+    """The folder of a model that brings code of its own: for all, or for the tokenizer only, of which transformers has one."""
+    cache = str(tmp_path / "cache")
+    monkeypatch.setattr(sys.modules["transformers.dynamic_module_utils"], "HF_MODULES_CACHE", cache)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def make(*, all_of_it):
+        folder = tmp_path / "own"
+        shutil.copytree(saved["classify"], folder)
+        (folder / "code_of_mine.py").write_text(OWN.format(bait=str(tmp_path / "bait")))
+        code = {"AutoConfig": "code_of_mine.OwnConfig", "AutoModelForSequenceClassification": "code_of_mine.OwnModel"}
+        more = {"config.json": {"model_type": "own", "auto_map": code}} if all_of_it else {}
+        more["tokenizer_config.json"] = {"auto_map": {"AutoTokenizer": [None, "code_of_mine.OwnTokenizer"]}}
+        for name, changed in more.items():
+            (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | changed))
+        return str(folder)
+
+    return make
+
+
+def test_code_in_a_folder_runs_only_if_it_is_trusted(run, own, tmp_path):
+    """Before, transformers asked on standard input, and whatever stood there answered: ``yes |`` ran the code."""
+    folder = own(all_of_it=True)
+    found = run(folder, "good", fails=True)
+    assert isinstance(found.exception, TrustError), found.exception
+    assert "brings Python code of its own, which transformers would run. That is code" in str(found.exception)
+    assert "[y/N]" not in found.output
+    assert not (tmp_path / "bait").exists()
+    run(folder, "good", "--trust", "--tol", "0.1")
+    assert (tmp_path / "bait").exists()
+
+
+def test_code_that_is_not_needed_does_not_run(run, own, tmp_path):
+    run(own(all_of_it=False), "good", "--tol", "0.1")
+    assert not (tmp_path / "bait").exists()
+
+
+def test_a_name_is_never_a_folder(run, saved, tmp_path):
+    """transformers takes a folder of the current folder for any name; a model of the hub that is meant is another."""
+    shutil.copytree(saved["classify"], tmp_path / "org" / "name")
+    for name in ("org/name", "org"):
+        found = run(name, "good", fails=True)
+        assert isinstance(found.exception, OptionError)
+        assert f"got --model '{name}', a name, and the current folder has something" in str(found.exception)
+        assert f"./{name}, if that is meant" in str(found.exception)
+    run("./org/name", "good", "--tol", "0.1")
+
+
+@pytest.mark.parametrize("name", ["./none", "../none", "/none", "."])
+def test_paths_that_are_no_models(run, name):
+    assert isinstance(run(name, "good", fails=True).exception, FileError)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_hostile_folders(run, saved, tmp_path):
+    """Pipes, pickles that run code, deep JSON, bombs: each a FileError in one line, before transformers reads it."""
+
+    def folder(name, file, data=None):
+        shutil.copytree(saved["classify"], tmp_path / name)
+        (tmp_path / name / file).unlink(missing_ok=True)
+        if data is None:
+            os.mkfifo(tmp_path / name / file)
+        else:
+            (tmp_path / name / file).write_bytes(data)
+        return tmp_path / name
+
+    folders = [
+        folder("pipe", "config.json"),
+        folder("weights", "model.safetensors"),
+        folder("deep", "config.json", b"[" * 100_000),
+    ]
+    pickled = folder("pickled", "pytorch_model.bin", fuzz.pickled(tmp_path / "bait"))
+    (pickled / "model.safetensors").unlink()
+    for place in [*folders, pickled]:
+        found = run(str(place), "good", fails=True)
+        assert isinstance(found.exception, FileError), (place, found.exception)
+        assert "\n" not in str(found.exception)
+    assert not (tmp_path / "bait").exists()
+
+
+def test_kernels_of_somebody_need_trust(saved, tmp_path):
+    """A model's settings can name kernels on the hub, which transformers fetches and runs."""
+    shutil.copytree(saved["classify"], tmp_path / "own")
+    config = tmp_path / "own" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"attn_implementation": "somebody/kernel"}))
+    with pytest.raises(TrustError, match="asks for kernels of somebody/kernel, which transformers would run"):
+        load(str(tmp_path / "own"), None, device="cpu")

@@ -10,9 +10,14 @@ from os import PathLike
 from pathlib import Path
 
 from ...errors import FileError, MissingExtraError, OptionError, TargetError
+from ...files import read_bytes
 from ...loading import shipped
+from ...words import shown
 
 IMAGENET_CLASSES = 1000
+
+LIST_BYTES = 8 << 20
+"""The most bytes of a list of class names."""
 
 _SYNSET = re.compile(r"^n\d{8}\s+")
 """Matches the WordNet id that some lists have in front of each class name."""
@@ -45,12 +50,15 @@ def read_classes(classes: str | PathLike[str] | Sequence[str]) -> tuple[str, ...
         names = tuple(map(str, classes))
     else:
         path = Path(classes)
-        if not path.is_file():
-            raise FileError(f"classes: there is no file {str(path)!r}; expected one class name per line.")
+        if not path.exists():
+            raise FileError(f"classes: there is no file {shown(str(path))!r}; expected one class name per line.")
+        data = read_bytes(path, what="a list of class names, one per line,", most=LIST_BYTES)
         try:
-            names = _parse(path.read_text(encoding="utf-8-sig"))
-        except (UnicodeDecodeError, OSError) as error:
-            raise FileError(f"classes: {str(path)!r} cannot be read ({error}); expected text, one name per line.") from None
+            names = _parse(data.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise FileError(
+                f"classes: {shown(str(path))!r} cannot be read ({error}); expected text, one name per line."
+            ) from None
     if not names:
         raise OptionError("classes: got no names; expected one per output of the network.")
     return names
@@ -78,7 +86,7 @@ def find(classes: Sequence[str] | None, text: str, *, outputs: int | None = None
     """
     wanted = " ".join(text.lower().replace("_", " ").split())
     count = len(classes) if classes is not None else outputs
-    if re.fullmatch(r"[+-]?\d+", wanted):
+    if re.fullmatch(r"[+-]?\d{1,18}", wanted, flags=re.ASCII):
         index = int(wanted)
         if index < 0 or (count is not None and index >= count):
             raise TargetError(f"got class {index}; the network has classes 0 to {'?' if count is None else count - 1}.")

@@ -63,9 +63,10 @@ def image(
     model: Annotated[
         str,
         typer.Option(
-            help="efficientnet-lite0, googlenet, a torchvision or timm name, package.module:function, TorchScript or .pt2"
+            help="efficientnet-lite0, googlenet, a torchvision or timm name; with --trust package.module:function, ./net.pt2"
         ),
     ] = "efficientnet-lite0",
+    trust: Annotated[bool, typer.Option("--trust", help="Run a --model that is code. Only if you trust its source.")] = False,
     weights: Annotated[Path | None, typer.Option(help="Weights for googlenet: BVLC .npz, or torchvision's state dict.")] = None,
     target: Annotated[str | None, typer.Option(help='The class: 281 or "tabby". Default: what the network says.')] = None,
     baseline: Annotated[
@@ -114,7 +115,7 @@ def image(
         "max_evaluations": max_evaluations,
     }
     with one_line(f"--model {model}", debug=debug):
-        network = networks.load(model, device=device or default_device(), **given)
+        network = networks.load(model, device=device or default_device(), trust=trust, **given)
     images.check(network, **how)
     settings = {"model": model, "network": network.source, **given, **how}
     settings["_files"] = [stamp(Path(name)) for name in (model, weights, classes, baseline) if name is not None]

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from ...errors import IntegrandError, MissingExtraError, ModelError, OptionError
 from ...functions.target import main_tensor
+from ...loading import is_path
+from ...words import shown
 from . import class_names, sources
 from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
@@ -77,14 +79,15 @@ def load(
     crop: float | None = None,
     classes: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device | None = None,
+    trust: bool = False,
 ) -> Network:
     """Load a network by its name.
 
     Args:
         name: ``efficientnet-lite0``; ``googlenet``; a name of torchvision or timm, where they are installed (``resnet50``,
-            ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); ``package.module:function`` for your own (it is imported,
-            from the current folder too); or a TorchScript or ``torch.export`` file. Files of both kinds are programs: load
-            only what you trust.
+            ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); with ``trust``, ``package.module:function`` for your own
+            (it is imported, from the current folder too), or the path of a TorchScript or ``torch.export`` file. A text
+            without a folder in it is a name and never a file: ``./net.pt2`` is one.
         weights: a state dict to load into the network (.pth, .safetensors, .npz for BVLC's GoogLeNet), or the name of a set
             of torchvision's (``IMAGENET1K_V1``).
         size: height and width of the input, where the network does not say or takes others.
@@ -95,12 +98,15 @@ def load(
         crop: the share of the shorter side that ``crop`` keeps.
         classes: class names, as a list or a file with one per line.
         device: where to put the weights.
+        trust: whether a network that is code may run: ``package.module:function``, TorchScript, ``torch.export``, and what
+            timm loads from places of anybody (``timm:hf_hub:``). Without it, these raise a
+            :class:`~integrand.errors.TrustError`; nobody is asked.
 
     Returns:
         The network; its ``source`` and ``notes`` say what was used and what was assumed.
     """
     text = fspath(name)
-    found = _found(text, None if weights is None else fspath(weights))
+    found = _found(name, None if weights is None else fspath(weights), trust=trust)
     own = {"mean": _three(mean), "scale": _three(scale), "order": order, "fit": fit, "crop": crop}
     own["size"] = (size, size) if isinstance(size, int) else size
     given: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
@@ -119,20 +125,26 @@ def load(
     return Network(text, module, preprocess, names, found.source, notes, outputs)
 
 
-def _found(name: str, weights: str | None) -> Source:
+def _found(name: str | PathLike[str], weights: str | None, *, trust: bool) -> Source:
     """Load the network from the source that its name stands for."""
+    place, _, rest = (name if isinstance(name, str) else "").partition(":")
+    if place == "torchvision" and rest:
+        return sources.torchvision(rest, weights)
+    if place == "timm" and rest:
+        return sources.timm(rest, weights, trust=trust)
+    if not isinstance(name, str) or is_path(name):
+        return sources.from_file(Path(name), weights, trust=trust)
     plain = name.lower().replace("_", "-")
     if plain == "efficientnet-lite0":
         return sources.efficientnet_lite0(weights)
     if plain == "googlenet":
         return sources.googlenet(weights)
-    if Path(name).suffix.lower() in ENDINGS or Path(name).is_file():
-        return sources.from_file(Path(name), weights)
-    place, _, rest = name.partition(":")
-    if place in {"torchvision", "timm"} and rest:
-        return (sources.torchvision if place == "torchvision" else sources.timm)(rest, weights)
+    if Path(name).suffix.lower() in ENDINGS:
+        raise OptionError(
+            f"got the network {shown(name)!r}, the name of a file; expected a path, which has a folder in it: ./{name}"
+        )
     if rest:
-        return sources.own(name, weights)
+        return sources.own(name, weights, trust=trust)
     return _by_package(name, weights)
 
 
@@ -147,9 +159,10 @@ def _by_package(name: str, weights: str | None) -> Source:
     away = [package for package, there in (("torchvision", models), ("timm", timm)) if there is None]
     hints = [f" Near: {', '.join(near)}."] if near else []
     hints += [f" Not installed: {' and '.join(away)}."] if away else []
+    hints += [f" The file of that name is ./{shown(name)}."] if Path(name).exists() else []
     raise OptionError(
-        f"there is no network {name!r}; expected {DEFAULT}, googlenet, a name of torchvision or timm, package.module:function, "
-        f"or a TorchScript or torch.export file.{''.join(hints)}"
+        f"there is no network {shown(name)!r}; expected {DEFAULT}, googlenet, a name of torchvision or timm, "
+        f"package.module:function, or the path of a TorchScript or torch.export file.{''.join(hints)}"
     )
 
 

@@ -6,7 +6,6 @@ import importlib
 import logging
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
-from ...loading import load_model, read_state
+from ...loading import check_trusted, load_model, read_state
+from ...tensor_files import archive_names
+from ...words import shown
 from .class_names import IMAGENET_CLASSES, imagenet_if_installed, lemmas
 from .googlenet import load_bvlc, load_torchvision
 from .preprocess import Preprocess
@@ -35,6 +36,9 @@ _AUX = ("aux1.", "aux2.", "AuxLogits.")
 _STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz")
 
 ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
+
+_HUBS = ("hf_hub:", "hf-hub:", "local-dir:")
+"""What names of timm begin with whose weights timm takes from anybody; it reads pickles among them that can run code."""
 
 _HOW_TO_EXPORT = (
     "To export: torch.export.save(torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim('n')},)), path)."
@@ -131,10 +135,12 @@ def torchvision(name: str, weights: str | None) -> Source:
     return Source(module, preprocess, f"torchvision's {name} with its weights {entry.name}", _full(names), notes)
 
 
-def timm(name: str, weights: str | None) -> Source:
-    """Load a classifier of timm, with its default weights or a file."""
+def timm(name: str, weights: str | None, *, trust: bool = False) -> Source:
+    """Load a classifier of timm, with its default weights or a file; from somebody's page on a hub only if that is trusted."""
     models = _needed("timm", "timm")
-    if not name.startswith(("hf_hub:", "hf-hub:", "local-dir:")) and not models.is_model(name):
+    if name.startswith(_HUBS):
+        check_trusted(trust, f"timm:{shown(name)} would let timm load files of whoever owns that place, pickles among them")
+    elif not models.is_model(name):
         near = ", ".join(models.list_models(f"*{name.partition('.')[0]}*")[:5])
         raise OptionError(f"timm has no model {name!r}; see timm.list_models(){f' (near: {near})' if near else ''}.")
     try:
@@ -155,9 +161,9 @@ def timm(name: str, weights: str | None) -> Source:
     return Source(module, preprocess, where, names, notes, assumed=weights is not None)
 
 
-def own(name: str, weights: str | None) -> Source:
-    """Load a network from the user's own code, ``package.module:function``."""
-    module = load_model(name, what="the network")
+def own(name: str, weights: str | None, *, trust: bool = False) -> Source:
+    """Load a network from the user's own code, ``package.module:function``, which has to be trusted."""
+    module = load_model(name, trust=trust, what="the network")
     where = f"your {name}"
     if weights is not None:
         if not isinstance(module, nn.Module):
@@ -166,11 +172,11 @@ def own(name: str, weights: str | None) -> Source:
     return Source(module, IMAGENET, where, assumed=True)
 
 
-def from_file(path: Path, weights: str | None) -> Source:
-    """Load a network from a TorchScript or torch.export file."""
+def from_file(path: Path, weights: str | None, *, trust: bool = False) -> Source:
+    """Load a network from a TorchScript or torch.export file, which has to be trusted."""
     if weights is not None:
         raise OptionError(f"got weights {weights!r} for {path.name}, which has its own; leave weights out.")
-    file = load_file(path)
+    file = load_file(path, trust=trust)
     preprocess = IMAGENET if file.size is None else replace(IMAGENET, size=file.size)
     return Source(
         file.module, preprocess, f"the {file.kind} {path}", notes=file.notes, fixed=file.size, assumed=True, rows=True
@@ -254,25 +260,32 @@ class File:
     notes: tuple[str, ...] = ()
 
 
-def load_file(path: Path) -> File:
-    """Load a network from a TorchScript or ``torch.export`` file, told apart by its contents."""
+def load_file(path: Path, *, trust: bool = False) -> File:
+    """Load a network from a TorchScript or ``torch.export`` file, told apart by its contents; both are programs.
+
+    Args:
+        path: the file.
+        trust: whether the program may run; without it, only its table of contents is read.
+    """
+    name = shown(str(path))
     if path.is_dir():
-        raise FileError(f"{str(path)!r} is a folder; expected a TorchScript or torch.export file.")
-    if not path.is_file():
-        raise FileError(f"there is no file {str(path)!r}; expected a TorchScript or torch.export file. Check the path.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name.partition("/")[2] for name in archive.namelist()] + archive.namelist()
-    except (zipfile.BadZipFile, OSError):
-        raise FileError(
-            f"{str(path)!r} is neither a TorchScript nor a torch.export file, or it is damaged. {_HOW_TO_EXPORT}"
-        ) from None
-    if any(name in names for name in ("archive_format", "serialized_exported_program.json")):
+        raise FileError(f"{name!r} is a folder; expected a TorchScript or torch.export file.")
+    if not path.exists():
+        raise FileError(f"there is no file {name!r}; expected a TorchScript or torch.export file. Check the path.")
+    found = archive_names(path, what="a TorchScript or torch.export file")
+    if found is None:
+        raise FileError(f"{name!r} is neither a TorchScript nor a torch.export file, or it is damaged. {_HOW_TO_EXPORT}")
+    names = [entry.partition("/")[2] for entry in found] + found
+    if any(entry in names for entry in ("archive_format", "serialized_exported_program.json")):
+        check_trusted(
+            trust, f"{name} is a torch.export file, a program that runs, and holds pickles that torch loads without limits"
+        )
         return _program(path)
-    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
+    if "constants.pkl" in names and any(entry.startswith("code/") for entry in names):
+        check_trusted(trust, f"{name} is a TorchScript file, a program that runs")
         return _script(path)
     raise FileError(
-        f"{str(path)!r} holds weights, or a pickled model, but not a network that can be run as it is. Give the network as "
+        f"{name!r} holds weights, or a pickled model, but not a network that can be run as it is. Give the network as "
         f"package.module:function with weights={path.name!r}, or export it. {_HOW_TO_EXPORT}"
     )
 

@@ -11,9 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...errors import MissingExtraError, OptionError
+from ...errors import FileError, MissingExtraError, OptionError
 from ...files import replacing
 from ...loading import shipped
+from ...tensor_files import parsed, read_safetensors
+from ...words import shown
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 
 WeaveName = Literal["weave-w1n2", "weave-w2n2", "weave-w1n2-simple", "weave-w2n2-simple"]
@@ -21,6 +23,9 @@ NAMES: tuple[WeaveName, ...] = ("weave-w1n2", "weave-w2n2", "weave-w1n2-simple",
 
 MEMBERS = 11
 """The number of Gaussians in a histogram."""
+
+MOST_MODULES = 64
+"""The most modules, and the most dense layers, that a file may ask for; the paper has 2."""
 
 
 class WeaveModule(nn.Module):
@@ -100,7 +105,7 @@ class Histogram(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        shares = torch.linspace(0.05, 0.95, MEMBERS, dtype=torch.float64).tolist()
+        shares = torch.linspace(0.05, 0.95, MEMBERS, dtype=torch.float64, device="cpu").tolist()
         centres = torch.tensor([NormalDist().inv_cdf(share) for share in shares], dtype=torch.float64)
         gaps, middle = centres.diff() / 2, MEMBERS // 2
         widths = torch.cat([gaps[:middle], gaps[middle : middle + 1], gaps[middle:]])
@@ -182,16 +187,20 @@ def load_weave(name: WeaveName = "weave-w2n2", device: torch.device | str | None
 
 def read_weave(path: Path) -> Weave:
     """Load a network, in eval mode and frozen, from a file written by :func:`write_weave`."""
+    weights, header = read_safetensors(path, what="a Weave network")
+    settings = parsed(header.get("settings", ""), what=shown(str(path)))
     try:
-        from safetensors import safe_open
-    except ImportError:
-        raise MissingExtraError("safetensors", "files", "loading a Weave network") from None
-    with safe_open(str(path), framework="pt") as file:
-        settings = json.loads(file.metadata()["settings"])
-        names = list(file.keys())
-        weights = {key: file.get_tensor(key) for key in names}
-    net = Weave(**settings)
-    net.load_state_dict(weights)  # copies float16 into float32
+        if settings["modules"] > MOST_MODULES or len(settings["dense"]) > MOST_MODULES:
+            raise ValueError("too many modules")
+        with torch.device("meta"):  # sizes without memory: the settings may ask for any
+            wanted = {key: value.shape for key, value in Weave(**settings).state_dict().items()}
+        if wanted != {key: value.shape for key, value in weights.items()}:
+            raise ValueError("its weights are not those that its settings ask for")
+        net = Weave(**settings)
+        net.load_state_dict(weights)  # copies float16 into float32
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise FileError(f"{shown(str(path))} holds no Weave network ({said}); expected a file of write_weave.") from error
     return net.eval().requires_grad_(False)
 
 

@@ -6,7 +6,6 @@ The baseline is the question with all embeddings zero; a word's attribution is t
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +17,10 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import InputError, MissingExtraError, OptionError, TargetError
+from ...errors import InputError, OptionError, TargetError
 from ...functions.target import Score
 from ...loading import shipped
+from ...tensor_files import parsed, read_safetensors
 from .result import QuestionAnswer, WordAttribution
 
 ModelName = Literal["wtq", "trec"]
@@ -202,21 +202,15 @@ def load(name: ModelName | str = "wtq", device: torch.device | str | None = None
     if name not in SOURCES:
         raise OptionError(f"got the model {name!r}; expected one of {', '.join(SOURCES)}.")
     path = shipped(f"questions-{name}.safetensors", "classifying questions")
-    try:
-        from safetensors import safe_open
-    except ImportError:
-        raise MissingExtraError("safetensors", "files", "loading a question classifier") from None
-    with safe_open(str(path), framework="pt") as file:
-        header = file.metadata()
-        names = list(file.keys())
-        weights = {key: file.get_tensor(key).float() for key in names}
-    classes, settings = json.loads(header["classes"]), json.loads(header["settings"])
+    found, header = read_safetensors(path, what="a question classifier")
+    weights = {key: value.float() for key, value in found.items()}
+    classes, settings, seen = (parsed(header.get(key, ""), what=path.name) for key in ("classes", "settings", "seen"))
     rows, dim = weights["embedding.weight"].shape
     module = TextCNN(rows, dim=dim, filters=settings["filters"], widths=settings["widths"], classes=len(classes))
     module.load_state_dict(weights)
     frozen = _placed(module.eval().requires_grad_(False), device or ("cuda" if torch.cuda.is_available() else "cpu"))
     words = Vocabulary(tuple(header["words"].split("\n")))
-    return Classifier(name, frozen, words, tuple(json.loads(header["seen"])), tuple(classes), SOURCES[name])
+    return Classifier(name, frozen, words, tuple(seen), tuple(classes), SOURCES[name])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
+from ...files import reading
+from ...loading import check_trusted
+from ...tensor_files import check_weights
+from ...words import shown
 from ..command_line import ScoreName, check_out, coloured, noted, typed
 from . import explain, generated, similarity
 from .result import Explained, Explanations, Generated
@@ -19,6 +24,12 @@ from .result import Explained, Explanations, Generated
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
 Found = Explained | Explanations | Generated
 
+
+LARGEST_SHARD = 64 << 30
+"""The most bytes of one file of weights in a model's folder, and of the tensors in it; large models have several files."""
+
+LARGEST_JSON = 256 << 20
+"""The most bytes of one .json file in a model's folder; the largest are vocabularies."""
 
 WRITING = ("continuation", "max_new_tokens", "span")
 
@@ -79,7 +90,8 @@ IGNORED = {
 def text(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
-    model: Annotated[str, typer.Option(help="A model by name, or the folder it was saved to.")],
+    model: Annotated[str, typer.Option(help="The name of a model, or the path of its folder: ./folder.")],
+    trust: Annotated[bool, typer.Option("--trust", help="Run the code that --model brings along, if it does.")] = False,
     task: Annotated[Task | None, typer.Option(help="Default: by the model's own head.", show_default=False)] = None,
     context: Annotated[str | None, typer.Option(help="Where the answer is, or the second text of a pair.")] = None,
     target: Annotated[str | None, typer.Option(help="The class, or the answer. Default: what the model says.")] = None,
@@ -102,7 +114,8 @@ def text(
     """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
     check_out(out, ENDINGS)
     _check_given(ctx, task)
-    network, tokenizer, does = load(model, task, device=device, dtype=None if dtype is None else dtype.value)
+    numbers = None if dtype is None else dtype.value
+    network, tokenizer, does = load(model, task, device=device, dtype=numbers, trust=trust)
     _check_given(ctx, does)
     how: dict[str, Any] = {"baseline": baseline.value, "tol": tol}
     scale: dict[str, Any] = {} if score is None else {"score": score.value}
@@ -126,10 +139,22 @@ def text(
         typer.echo(f"note: {note}", err=True)
 
 
-def load(name: str, task: Task | None, *, device: str | None = None, dtype: str | None = None) -> tuple[Any, Any, Task]:
-    """Load a model, in eval mode, and its tokenizer; also gives the task, by the model's own head if none is named."""
+def load(
+    name: str, task: Task | None, *, device: str | None = None, dtype: str | None = None, trust: bool = False
+) -> tuple[Any, Any, Task]:
+    """Load a model, in eval mode, and its tokenizer; also gives the task, by the model's own head if none is named.
+
+    Args:
+        name: that of a model on the hub (``gpt2``, ``org/name``), or the path of a folder: ``./folder``, ``../folder``,
+            ``/folder``. A name is never a folder.
+        task: what the model is to do.
+        device: where to put it.
+        dtype: what it computes in.
+        trust: whether code that the model brings along may run; without it, that is a TrustError, and nobody is asked.
+    """
     import torch
 
+    _check_place(name)
     try:
         hf: Any = import_module("transformers")
     except ImportError:
@@ -137,16 +162,19 @@ def load(name: str, task: Task | None, *, device: str | None = None, dtype: str 
     hf.utils.logging.set_verbosity_error()
     hf.utils.logging.disable_progress_bar()
     try:
-        config = hf.AutoConfig.from_pretrained(name)
-        tokenizer = hf.AutoTokenizer.from_pretrained(name)
+        config = hf.AutoConfig.from_pretrained(name, trust_remote_code=trust)
+        _check_config(name, config, trust=trust)
+        tokenizer = hf.AutoTokenizer.from_pretrained(name, trust_remote_code=trust)
         does = task or _task(getattr(config, "architectures", None) or [])
         writes = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
         heads = {Task.classify: "AutoModelForSequenceClassification", Task.answer: "AutoModelForQuestionAnswering"}
         maker = getattr(hf, heads.get(does, writes if does is Task.generate else "AutoModel"))
-        network, info = maker.from_pretrained(name, output_loading_info=True)
+        network, info = maker.from_pretrained(name, output_loading_info=True, trust_remote_code=trust, weights_only=True)
     except IntegrandError:
         raise
     except Exception as error:  # broken files raise what their readers please
+        if "trust_remote_code" in str(error):
+            check_trusted(trust, f"--model {shown(name)} brings Python code of its own, which transformers would run")
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise FileError(f"--model {name!r} cannot be loaded ({said[0]}); expected the name or folder of a model.") from error
     _check_complete(name, network, info["missing_keys"], does)
@@ -161,6 +189,43 @@ def load(name: str, task: Task | None, *, device: str | None = None, dtype: str 
             f"got --device {place!r}, which cannot be used ({error}); expected cpu, or a device there is."
         ) from None
     return network.eval(), tokenizer, does
+
+
+def _check_place(name: str) -> None:
+    """Tell names and folders apart before transformers does, and refuse a folder with files that cannot be read within bounds.
+
+    transformers takes a folder of the current folder for any name that it has, and would run what is in it.
+    """
+    if not (os.path.isabs(name) or name.replace(os.altsep or os.sep, os.sep).split(os.sep)[0] in (".", "..")):
+        if os.path.lexists(name):
+            raise OptionError(
+                f"got --model {shown(name)!r}, a name, and the current folder has something that is called so; expected its "
+                f"path, ./{shown(name)}, if that is meant. For the model of that name, run this in another folder."
+            )
+        return
+    folder = Path(name)
+    if not folder.is_dir():
+        raise FileError(f"--model {shown(name)!r} cannot be loaded (there is no such folder); expected the folder of a model.")
+    for file in sorted(folder.iterdir()):
+        if file.is_dir():
+            continue
+        if file.suffix in (".bin", ".safetensors"):
+            if file.name not in ("training_args.bin", "optimizer.bin", "scheduler.bin"):  # of training; not read
+                check_weights(file, what="--model", most=LARGEST_SHARD)
+        else:
+            with reading(file, what="a file of a model") as opened:
+                size = os.fstat(opened.fileno()).st_size
+            if file.suffix == ".json" and size > LARGEST_JSON:
+                raise FileError(f"{shown(str(file))} has {size:,} bytes; expected at most {LARGEST_JSON:,} in a .json file.")
+
+
+def _check_config(name: str, config: Any, *, trust: bool) -> None:
+    """Refuse a model that names somebody's kernels to be fetched and run."""
+    kernels = getattr(config, "_attn_implementation", None)
+    if any(
+        "/" in kernel for kernel in (kernels.values() if isinstance(kernels, dict) else [kernels]) if isinstance(kernel, str)
+    ):
+        check_trusted(trust, f"--model {shown(name)} asks for kernels of {shown(str(kernels))}, which transformers would run")
 
 
 def _check_complete(name: str, network: Any, missing: Iterable[str], task: Task) -> None:

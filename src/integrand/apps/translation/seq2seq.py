@@ -18,11 +18,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ...errors import FileError, MissingExtraError
+from ...files import read_bytes
 from ...loading import read_state, shipped
 
 WEIGHTS = "translation.safetensors"
 PIECES = "translation.json"
 """The translator's files in the distribution ``integrand-models``."""
+
+VOCABULARY_BYTES = 64 << 20
+"""The most bytes of a vocabulary."""
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
@@ -170,9 +174,14 @@ def load_pieces(path: str | PathLike[str] | None = None) -> Any:
     except ImportError:
         raise MissingExtraError("tokenizers", "text", "translating") from None
     path = shipped(PIECES, "translating") if path is None else path
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise FileError(f"there is no file {str(path)!r}. Give the vocabulary that belongs to the weights.")
-    return Tokenizer.from_file(str(path))
+    data = read_bytes(Path(path), what="a vocabulary", most=VOCABULARY_BYTES)
+    try:
+        return Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:  # tokenizers raises plain Exceptions
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise FileError(f"{str(path)!r} holds no vocabulary ({said}); give that which belongs to the weights.") from error
 
 
 @torch.no_grad()
