@@ -23,12 +23,15 @@ from safetensors.torch import save_file
 
 from benchmarks import fuzz_weights as fuzz
 from integrand import tensor_files
+from integrand.apps import networks
 from integrand.apps.images.class_names import LIST_BYTES, read_classes
+from integrand.apps.images.googlenet import BVLC, GoogLeNet, load_bvlc
 from integrand.apps.molecules.weave import Weave, read_weave, write_weave
-from integrand.apps.translation.seq2seq import load_pieces
+from integrand.apps.translation.seq2seq import Seq2Seq, load_pieces
+from integrand.apps.translation.seq2seq import load as load_translator
 from integrand.errors import FileError
 from integrand.loading import read_state
-from integrand.tensor_files import archive_names, check_weights, parsed, read_json, read_tensors
+from integrand.tensor_files import archive_names, check_weights, parsed, read_json, read_tensors, shapes_without_memory
 
 KINDS = st.sampled_from(["<f4", ">f8", "<f2", "|b1", "|u1", "<i4", ">i8", "|i1", "<c8"])
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -287,3 +290,56 @@ def test_a_networks_settings_are_held_against_its_weights(tmp_path):
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors", metadata={"settings": json.dumps([1])})
     with pytest.raises(FileError, match="holds no Weave network"):
         read_weave(tmp_path / "a.safetensors")
+
+
+# networks whose sizes are read off their weights
+
+
+def test_a_translator_is_held_against_its_weights(tmp_path):
+    """Rows of a matrix without columns cost nothing in a file; before, memory was taken for them, or the error was torch's."""
+    state = Seq2Seq(vocabulary=8, embedding=4, hidden=4).state_dict()
+    save_file(state, tmp_path / "a.safetensors")
+    assert load_translator(tmp_path / "a.safetensors").state_dict().keys() == state.keys()
+    hostile = [{"look.project.weight": torch.zeros(10**6, 0)}, {"pieces.weight": torch.zeros(3)}, {"bias": torch.zeros(9)}]
+    for change in [*hostile, {"look.project.weight": torch.zeros(())}]:
+        save_file(state | change, tmp_path / "a.safetensors")
+        with pytest.raises(FileError, match="holds other weights than the translator's"):
+            load_translator(tmp_path / "a.safetensors")
+
+
+def test_an_image_network_is_held_against_its_weights(tmp_path):
+    """As many classes as the last matrix has rows, which cost nothing if it has no columns."""
+    save_file({"a.weight": torch.zeros(10**7, 0)}, tmp_path / "a.safetensors")
+    with pytest.raises(FileError, match=r"a classifier with 10,000,000 classes; expected from 1 to 100,000"):
+        networks.load("efficientnet-lite0", weights=tmp_path / "a.safetensors")
+
+
+def test_googlenet_is_held_against_its_weights(tmp_path):
+    """As many classes as biases; before, a matrix was made for as many, and a bias that is one number raised torch's error."""
+    shapes = shapes_without_memory(lambda: GoogLeNet(BVLC))
+    places = {
+        "conv1": "conv1/7x7_s2",
+        "conv2_reduce": "conv2/3x3_reduce",
+        "conv2": "conv2/3x3",
+        "classifier": "loss3/classifier",
+    }
+    parts = {
+        "one": "1x1",
+        "three_reduce": "3x3_reduce",
+        "three": "3x3",
+        "five_reduce": "5x5_reduce",
+        "five": "5x5",
+        "pool": "pool_proj",
+    }
+    arrays = {}
+    for name, shape in shapes.items():
+        place, _, end = name.rpartition(".")
+        block, _, part = place.partition(".")
+        arrays[f"{places[place] if place in places else f'{block}/{parts[part]}'}/{end}"] = np.zeros(shape, np.float16)
+    np.savez_compressed(tmp_path / "a.npz", **arrays)
+    assert networks.load("googlenet", weights=tmp_path / "a.npz").outputs == 1000
+    hostile = [{"loss3/classifier/bias": np.zeros(10**7, np.float16)}, {"conv1/7x7_s2/bias": np.float16(0)}]
+    for change in [*hostile, {"loss3/classifier/weight": np.float16(0)}]:
+        np.savez_compressed(tmp_path / "a.npz", **arrays | change)
+        with pytest.raises(FileError, match="BVLC's GoogLeNet has"):
+            load_bvlc(tmp_path / "a.npz")

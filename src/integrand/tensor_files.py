@@ -16,7 +16,7 @@ import pickletools
 import re
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .errors import FileError, IntegrandError, MissingExtraError
 from .files import read_bytes, reading
@@ -478,7 +478,12 @@ class _Pickle:
         if not isinstance(identity, tuple) or len(identity) not in (5, 6) or identity[0] not in ("storage", b"storage"):
             raise _Damaged("its pickle names something other than storages")
         kind, key, _, count, *view = identity[1:]
-        if not isinstance(kind, _Name) or kind.text not in _STORAGES or not _natural(count) or not isinstance(key, (str, int)):
+        if (
+            not isinstance(kind, _Name)
+            or kind.text not in _STORAGES
+            or not _natural(count)
+            or not isinstance(key, (str, bytes, int))
+        ):
             raise _Damaged("its pickle names a storage that cannot be")
         found = _Storage(str(key), count * _STORAGES[kind.text], _STORAGES[kind.text])
         if self.storages.setdefault(found.key, found) != found:
@@ -546,6 +551,15 @@ def _check_keys(keys: list[Any]) -> None:
 
 def _natural(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def shapes_without_memory(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
+    """The shapes of a module's parameters and buffers, of any size, by name: it is made without memory for its numbers.
+
+    For modules whose sizes are read from a file: hold these shapes against the file's before the module is made.
+    """
+    with torch.device("meta"):
+        return {name: value.shape for name, value in make().state_dict().items()}
 
 
 def only_tensors(found: Any) -> bool:

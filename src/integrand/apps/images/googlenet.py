@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from ...errors import FileError
 from ...loading import read_state
+from ...tensor_files import shapes_without_memory
 
 BLOCKS: dict[str, tuple[int, int, int, int, int, int]] = {
     "3a": (64, 96, 128, 16, 32, 32),
@@ -207,7 +208,7 @@ def _fold(arrays: Mapping[str, Tensor], name: str, path: object) -> tuple[Tensor
     keys = [f"{name}.conv.weight", *(f"{name}.bn.{part}" for part in ("weight", "bias", "running_mean", "running_var"))]
     _check_there(keys, arrays, path, "torchvision's googlenet")
     weight, gain, bias, mean, variance = (arrays[key].double() for key in keys)
-    if len({len(value) for value in (weight, gain, bias, mean, variance)}) != 1:
+    if weight.ndim != 4 or {tuple(value.shape) for value in (gain, bias, mean, variance)} != {weight.shape[:1]}:
         raise FileError(
             f"{path}: {name} has a convolution and a batch-norm of different sizes; expected torchvision's googlenet."
         )
@@ -225,12 +226,12 @@ def _filled(
     """Build a network with the weights and biases found under ``names``."""
     whose = "BVLC's GoogLeNet" if variant.normed else "torchvision's googlenet"
     _check_there([key for pair in names.values() for key in pair], arrays, path, whose)
-    network = GoogLeNet(variant, classes=len(arrays[names["classifier"][1]]), **transform)
-    wanted = network.state_dict()
+    classes = arrays[names["classifier"][1]].numel()
+    wanted = shapes_without_memory(lambda: GoogLeNet(variant, classes=classes, **transform))
     state = {}
     for ours, pair in names.items():
         for part, key in zip(("weight", "bias"), pair, strict=True):
-            value, shape = arrays[key], tuple(wanted[f"{ours}.{part}"].shape)
+            value, shape = arrays[key].float(), tuple(wanted[f"{ours}.{part}"])
             if tuple(value.shape) != shape:
                 key = key.replace(".folded.weight", ".conv.weight")
                 raise FileError(
@@ -238,7 +239,8 @@ def _filled(
                 )
             if not bool(torch.isfinite(value).all()):
                 raise FileError(f"{path}: {key} holds NaN or infinity; expected the weights of {whose}. Get the file again.")
-            state[f"{ours}.{part}"] = value.float()
+            state[f"{ours}.{part}"] = value
+    network = GoogLeNet(variant, classes=classes, **transform)
     network.load_state_dict(state)
     return network.eval()
 

@@ -30,6 +30,9 @@ IMAGENET = Preprocess(size=(224, 224), mean=(123.675, 116.28, 103.53), scale=(58
 GOOGLENET = "INTEGRAND_GOOGLENET"
 """The environment variable that names GoogLeNet's weights."""
 
+MOST_CLASSES = 100_000
+"""The most classes that the weights of a classifier may have; the network is made with as many before they are loaded."""
+
 _AUX = ("aux1.", "aux2.", "AuxLogits.")
 """Prefixes of heads that are for training only; files may hold them or not."""
 
@@ -319,6 +322,11 @@ def _outputs(state: Mapping[str, Tensor]) -> int:
     weights = [value for key, value in state.items() if value.ndim >= 2 and not key.startswith(_AUX)]
     if not weights:
         raise FileError("the weights hold no matrix; expected the state dict of a classifier.")
+    if not 0 < len(weights[-1]) <= MOST_CLASSES:
+        raise FileError(
+            f"the weights are of a classifier with {len(weights[-1]):,} classes; expected from 1 to {MOST_CLASSES:,}. The last "
+            "matrix of a state dict has a row for each."
+        )
     return len(weights[-1])
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...errors import FileError, MissingExtraError, OptionError
 from ...files import replacing
 from ...loading import shipped
-from ...tensor_files import parsed, read_safetensors
+from ...tensor_files import parsed, read_safetensors, shapes_without_memory
 from ...words import shown
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 
@@ -192,9 +192,7 @@ def read_weave(path: Path) -> Weave:
     try:
         if settings["modules"] > MOST_MODULES or len(settings["dense"]) > MOST_MODULES:
             raise ValueError("too many modules")
-        with torch.device("meta"):  # sizes without memory: the settings may ask for any
-            wanted = {key: value.shape for key, value in Weave(**settings).state_dict().items()}
-        if wanted != {key: value.shape for key, value in weights.items()}:
+        if shapes_without_memory(lambda: Weave(**settings)) != {key: value.shape for key, value in weights.items()}:
             raise ValueError("its weights are not those that its settings ask for")
         net = Weave(**settings)
         net.load_state_dict(weights)  # copies float16 into float32

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ...errors import FileError, MissingExtraError
 from ...files import read_bytes
 from ...loading import read_state, shipped
+from ...tensor_files import shapes_without_memory
 
 WEIGHTS = "translation.safetensors"
 PIECES = "translation.json"
@@ -160,9 +161,12 @@ def load(weights: str | PathLike[str] | None = None) -> Seq2Seq:
     state = {name: tensor.float() for name, tensor in read_state(weights).items()}
     try:
         (vocabulary, embedding), hidden = state["pieces.weight"].shape, len(state["look.project.weight"])
-        model = Seq2Seq(vocabulary=vocabulary, embedding=embedding, hidden=hidden)
+        sizes = {"vocabulary": vocabulary, "embedding": embedding, "hidden": hidden}
+        if shapes_without_memory(lambda: Seq2Seq(**sizes)) != {name: tensor.shape for name, tensor in state.items()}:
+            raise ValueError("their shapes do not belong together")
+        model = Seq2Seq(**sizes)
         model.load_state_dict(state)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise FileError(f"got {str(weights)!r}, which holds other weights than the translator's: {error}") from None
     return model.eval()
 
