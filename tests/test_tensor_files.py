@@ -219,6 +219,22 @@ def test_archives_that_can_be_read_in_two_ways_are_refused(tmp_path, how):
         read_state(tmp_path / "a.pth")
 
 
+@pytest.mark.slow
+def test_archives_of_more_than_65535_entries(tmp_path):
+    """They end in another way, as archives beyond 4 GiB do."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for number in range(66_000):
+            archive.writestr(f"{number}.npy", b"")
+    assert len(archive_names(tmp_path / "a.npz", what="arrays")) == 66_000
+    data = (tmp_path / "a.npz").read_bytes()
+    for place in (-98 + 48, -42 + 8):  # where the table of contents starts, and where its end stands
+        changed = bytearray(data)
+        changed[place] ^= 1
+        (tmp_path / "a.npz").write_bytes(changed)
+        with pytest.raises(FileError, match="table of contents is not where its end says"):
+            archive_names(tmp_path / "a.npz", what="arrays")
+
+
 def test_the_older_form_needs_all_its_numbers(tmp_path):
     """torch takes memory for what a storage claims, and leaves in it what was there, if its numbers are not in the file."""
     torch.save({"a": torch.ones(100)}, tmp_path / "a.pth", _use_new_zipfile_serialization=False)
