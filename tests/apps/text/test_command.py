@@ -239,6 +239,23 @@ def test_hostile_folders(run, saved, tmp_path):
     assert not (tmp_path / "bait").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_hidden_layers": 10**6}, "asks for 1,000,000 as 'num_hidden_layers'; expected at most 10,000"),
+        ({"inner": [{"num_labels": 10**8}]}, "asks for 100,000,000 as 'num_labels'"),
+    ],
+)
+def test_settings_that_ask_for_too_much(run, saved, tmp_path, change, words):
+    """transformers makes the layers one by one, and the names of all labels; before, that took all time and memory."""
+    shutil.copytree(saved["classify"], tmp_path / "own")
+    config = tmp_path / "own" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    found = run("./own", "good", fails=True)
+    assert isinstance(found.exception, FileError)
+    assert words in str(found.exception)
+
+
 def test_kernels_of_somebody_need_trust(saved, tmp_path):
     """A model's settings can name kernels on the hub, which transformers fetches and runs."""
     shutil.copytree(saved["classify"], tmp_path / "own")

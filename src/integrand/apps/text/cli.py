@@ -15,7 +15,7 @@ import typer
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ...files import reading
 from ...loading import check_trusted
-from ...tensor_files import check_weights
+from ...tensor_files import check_weights, read_json
 from ...words import shown
 from ..command_line import ScoreName, check_out, coloured, noted, typed
 from . import explain, generated, similarity
@@ -30,6 +30,12 @@ LARGEST_SHARD = 64 << 30
 
 LARGEST_JSON = 256 << 20
 """The most bytes of one .json file in a model's folder; the largest are vocabularies."""
+
+LARGEST_CONFIG = 16 << 20
+"""The most bytes of a model's config.json."""
+
+MOST_PARTS = {"layers": 10_000, "n_layer": 10_000, "blocks": 10_000, "experts": 10_000, "num_labels": 1_000_000}
+"""The most parts of a kind that a model's config.json may ask for, by what the name of the setting ends in."""
 
 WRITING = ("continuation", "max_new_tokens", "span")
 
@@ -204,6 +210,8 @@ def _check_place(name: str) -> None:
             )
         return
     folder = Path(name)
+    if (folder / "config.json").exists():
+        _check_description(folder / "config.json")
     if not folder.is_dir():
         raise FileError(f"--model {shown(name)!r} cannot be loaded (there is no such folder); expected the folder of a model.")
     for file in sorted(folder.iterdir()):
@@ -217,6 +225,18 @@ def _check_place(name: str) -> None:
                 size = os.fstat(opened.fileno()).st_size
             if file.suffix == ".json" and size > LARGEST_JSON:
                 raise FileError(f"{shown(str(file))} has {size:,} bytes; expected at most {LARGEST_JSON:,} in a .json file.")
+
+
+def _check_description(file: Path) -> None:
+    """Refuse settings that ask for more parts than any model has: transformers makes them all, before it reads weights."""
+    left = [read_json(file, what="the settings of a model", most=LARGEST_CONFIG)]
+    while left:
+        found = left.pop()
+        left += found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+        for key, value in found.items() if isinstance(found, dict) else ():
+            most = next((count for part, count in MOST_PARTS.items() if key.endswith(part)), None)
+            if most is not None and isinstance(value, int) and value > most:
+                raise FileError(f"{shown(str(file))} asks for {value:,} as {shown(key)!r}; expected at most {most:,}.")
 
 
 def _check_config(name: str, config: Any, *, trust: bool) -> None:
