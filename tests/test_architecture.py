@@ -110,3 +110,25 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_lower_bounds_are_those_of_the_security_page() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+) \| .*CVE-", SECURITY, flags=re.M)
+    assert {name for name, _ in rows} >= {"torch", "pillow", "transformers"}
+    for name, version in rows:
+        assert f"{name}>={version}" in needed
+
+
+def test_limits_are_those_of_the_security_page() -> None:
+    """A row without a file is about that of the row above it."""
+    file = ""
+    for names, place in re.findall(r"\| ((?:`[A-Z_]+`(?:, )?)+)(?: in `([\w/]+\.py)`)? \|$", SECURITY, flags=re.M):
+        file = place or file
+        for name in re.findall(r"`([A-Z_]+)`", names):
+            assert re.search(rf"^{name} = ", (SRC / file).read_text(encoding="utf-8"), flags=re.M), f"{name} in {file}"
+    assert file
