@@ -1,5 +1,6 @@
-"""Photos from files: whatever Pillow opens, as upright 8-bit RGB."""
+"""Photos from files of the usual formats, within stated limits, as upright 8-bit RGB."""
 
-from .images.photo_files import ENDINGS, MOST, Photo, as_photo, photos, place_of, read
+from .images.photo_files import ENDINGS, Photo, as_photo, photos, place_of, read
+from .images.photo_headers import MOST
 
 __all__ = ["ENDINGS", "MOST", "Photo", "as_photo", "photos", "place_of", "read"]

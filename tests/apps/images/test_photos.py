@@ -204,7 +204,7 @@ def test_of_several_pictures_the_first(tmp_path, name):
     frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], **options)
     photo = read(tmp_path / name)
     assert (photo.pixels == RED).all()
-    assert photo.notes[0] == "the first of 3 pictures in the file"
+    assert photo.notes[0] == f"the first of {'several' if name == 'a.tiff' else 3} pictures in the file"
 
 
 def test_colour_profiles(tmp_path):
@@ -284,7 +284,7 @@ def bad_files(folder):
     heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 64
     contents = {
         "empty.jpg": (b"", "is empty"),
-        "text.jpg": (b"this is no photo", "not a picture that Pillow can read"),
+        "text.jpg": (b"this is no photo", "not a picture that is read.*JPEG, PNG, WebP"),
         "cut.jpg": (jpeg[: len(jpeg) // 2], "is cut short"),
         "cut.png": (png[: len(png) // 2], "is cut short"),
         "head.jpg": (jpeg[:3], "damaged or cut short"),

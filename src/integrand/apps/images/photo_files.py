@@ -1,15 +1,15 @@
-"""Reads photos from files: anything Pillow opens, as upright 8-bit RGB."""
+"""Reads photos from files of the usual formats, within limits of size, memory and time, as upright 8-bit RGB."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import io
 import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +18,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FileError, InputError, MissingExtraError
+from ...files import read_bytes
+from ...words import shown
+from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of
 
 if TYPE_CHECKING:
     from PIL import Image
 
-_PHOTOS = ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .tif .tiff .avif .heic .heif .jp2 .ppm .pgm .pnm .tga"
+_PHOTOS = ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .tif .tiff .avif .heic .heif .ppm .pgm .pnm"
 ENDINGS = tuple(_PHOTOS.split())
 """The suffixes of files in a folder that are taken for photos."""
 
-MOST = 200_000_000
-"""Photos with more pixels than this are refused; they would need gigabytes of memory."""
+BYTES = 1 << 29
+"""The most bytes that the file of a photo may have."""
+
+MEMORY = 1_300_000_000
+"""The most bytes that the file of a photo, its decoder and its pixels may take together; what follows adds 0.2 GB at most."""
 
 ENOUGH = 32_000_000
 """Photos with more pixels than this are shrunk by a whole factor; no network looks at more."""
 
-_LOCK = threading.Lock()
+TILE = 1024
+"""The side of the squares, in pixels, in which a decoded photo is converted, so that no second copy of all of it is needed."""
+
+PROFILE = 1 << 22
+"""Colour profiles with more bytes than this are not used; those of printers have up to three million."""
+
+_READERS = {
+    "JPEG": "PIL.JpegImagePlugin",
+    "PNG": "PIL.PngImagePlugin",
+    "WEBP": "PIL.WebPImagePlugin",
+    "GIF": "PIL.GifImagePlugin",
+    "BMP": "PIL.BmpImagePlugin",
+    "TIFF": "PIL.TiffImagePlugin",
+    "AVIF": "PIL.AvifImagePlugin",
+    "PPM": "PIL.PpmImagePlugin",
+}
+"""The formats that are read, and what reads them. None of them holds files of other formats, as icons and IPTC records do."""
+
+_LOCK = threading.Lock()  # one photo at a time, so that the bound on memory is one for all threads
 
 _RAW = (".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".rw2", ".raf", ".pef", ".srw")
 
@@ -58,44 +82,49 @@ class Photo:
         pixels: (height, width, 3) RGB from 0 to 255, upright.
         name: the name of its file.
         notes: what was done to it: turned, converted, made smaller.
+        digest: SHA-256 of the bytes of its file, in hexadecimal; empty if it comes from no file.
     """
 
     pixels: NDArray[np.uint8]
     name: str
     notes: tuple[str, ...] = ()
+    digest: str = field(default="", kw_only=True)
 
 
 def read(path: str | PathLike[str]) -> Photo:
-    """Read a photo: any file that Pillow opens.
+    """Read a photo: JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF, HEIC (with pillow-heif) or Netpbm, whatever its file is called.
 
     It is turned as its EXIF data says, and colours are converted to 8-bit sRGB: CMYK, 16 bits, palettes, grey, colour
     profiles. What is transparent is laid over white; of several pictures in a file the first is taken. Very large photos
-    are made smaller, JPEG while it is decoded. The notes say what was done.
+    are made smaller, JPEG while it is decoded. The notes say what was done. The file is read once, and may have as many bytes
+    as :data:`BYTES` says; how many pixels it has (:data:`~integrand.apps.photos.MOST`), and how much memory it takes
+    (:data:`MEMORY`), is known before it is decoded.
 
     Raises:
-        FileError: for what is not a photo, with the remedy in one line.
+        FileError: for what is not a photo, or is beyond a limit, with the remedy in one line.
     """
     try:
-        from PIL import Image
+        import PIL  # noqa: F401
     except ImportError:
         raise MissingExtraError("Pillow", "images", "reading photos") from None
     file = Path(path)
-    head = _head(file)
+    name = shown(str(file))
+    data = _bytes(file, name)
+    digest = hashlib.sha256(data).hexdigest()
+    header = look(data, name)
+    del data  # the header has what is needed of it
     try:
-        with _unlimited(Image):
-            with Image.open(file) as image:
-                _check_size(image, file)
-                if image.format == "PNG":
-                    image.verify()  # checksums: without them a damaged PNG can come out black, and nothing said
-            with Image.open(file) as image:
-                pixels, notes = _read(image)
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with _opened(header, name) as image:
+                pixels, notes = _read(image, header, name)
     except FileError:
         raise
     except MemoryError:
-        raise FileError(f"{file} does not fit into memory; make it smaller.") from None
+        raise FileError(f"{name} does not fit into memory; make it smaller.") from None
     except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
-        raise FileError(_why(file, head, error)) from error
-    return Photo(pixels, file.name, tuple(notes))
+        raise FileError(_why(name, error)) from error
+    return Photo(pixels, file.name, tuple(notes), digest=digest)
 
 
 def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:
@@ -127,7 +156,9 @@ def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
     for path in map(Path, paths):
         inside = _inside(path) if os.path.isdir(path) else [path]
         if not inside:
-            raise FileError(f"there is no photo in the folder {path}; expected files that end in {', '.join(ENDINGS)}.")
+            raise FileError(
+                f"there is no photo in the folder {shown(str(path))}; expected files that end in {', '.join(ENDINGS)}."
+            )
         for file in inside:
             found.setdefault(place_of(file), file)
     return list(found.values())
@@ -138,217 +169,257 @@ def place_of(file: Path) -> str:
     return os.path.realpath(file)
 
 
-def to_rgb(image: Image.Image) -> tuple[Pixels, list[str]]:
-    """The pixels (height, width, 3) of an image in any Pillow mode, and notes on how they were converted."""
-    if image.mode.startswith("I") or image.mode == "F":
-        return _deep(np.asarray(image), image.mode)
-    image, notes = _laid_on_white(_upright_ink(image))
-    image, more = _in_srgb(image)
-    notes += more
-    if image.mode != "RGB":
-        names = {"1": "black and white", "L": "grey", "P": "a palette"}
-        notes.append(f"converted from {names.get(image.mode, image.mode)} to RGB")
-        image = image.convert("RGB")
-    return np.asarray(image), notes
-
-
 def _inside(folder: Path) -> list[Path]:
     files = [file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and (file.is_file() or file.is_symlink())]
     hidden = [file for file in files if any(part.startswith(".") for part in file.relative_to(folder).parts)]
     return sorted(set(files) - set(hidden), key=lambda file: (file.parent, file.name.lower(), file.name))
 
 
-def _head(file: Path) -> bytes:
-    """The first bytes of a file; raises FileError for files that cannot be photos."""
+def _bytes(file: Path, name: str) -> bytes:
+    """The bytes of a file; raises FileError for files that cannot be photos."""
     if os.path.isdir(file):
-        raise FileError(f"{file} is a folder; expected a photo. Name the photos in it, or let photos() list them.")
+        raise FileError(f"{name} is a folder; expected a photo. Name the photos in it, or let photos() list them.")
+    if not os.path.lexists(file):
+        raise FileError(f"there is no file {name}; check the path.")
     if not os.path.exists(file):
-        if file.is_symlink():
-            raise FileError(f"{file} is a link that leads nowhere, or to itself; expected a photo.")
-        raise FileError(f"there is no file {file}; check the path.")
-    if not file.is_file():
-        raise FileError(f"{file} is not a file that can be read as a whole; expected a photo.")
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(1024)
-    except OSError as error:
-        raise FileError(f"{file} cannot be opened ({error.strerror or error}); check who may read it.") from None
-    if not head:
-        raise FileError(f"{file} is empty (0 bytes); copy or download it again.")
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    for name, there in (
+        raise FileError(f"{name} is a link that leads nowhere, or to itself; expected a photo.")
+    data = read_bytes(file, what="a photo", most=BYTES)
+    if not data:
+        raise FileError(f"{name} is empty (0 bytes); copy or download it again.")
+    text = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for kind, there in (
         ("an SVG drawing", text.startswith(b"<svg") or (text.startswith(b"<?xml") and b"<svg" in text)),
         ("a PDF document", text.startswith(b"%pdf")),
-        ("a PostScript document", text.startswith((b"%!ps", b"\xc5\xd0\xd3\xc6"))),
+        ("a PostScript document", text.startswith(b"%!ps")),
         ("a camera's raw file", file.suffix.lower() in _RAW),
     ):
         if there:
-            raise FileError(f"{file} is {name}, not a photo; convert it to PNG or JPEG first.")
-    if _is_heic(head):
-        _register_heic(file)
-    return head
+            raise FileError(f"{name} is {kind}, not a photo; convert it to PNG or JPEG first.")
+    if is_heic(data):
+        _register_heic(name)
+    return data
 
 
-def _is_heic(head: bytes) -> bool:
-    brands = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
-    return head[4:8] == b"ftyp" and head[8:12] in brands and b"avif" not in head[8:64]
-
-
-def _register_heic(file: Path) -> None:
+def _register_heic(name: str) -> None:
     try:
         plugin = importlib.import_module("pillow_heif")
     except ImportError:
         raise FileError(
-            f"{file} is a HEIC photo, which Pillow reads with a plugin only: pip install pillow-heif. Or convert it to JPEG."
+            f"{name} is a HEIC photo, which Pillow reads with a plugin only: pip install pillow-heif. Or convert it to JPEG."
         ) from None
     plugin.register_heif_opener()
 
 
-@contextmanager
-def _unlimited(image: Any) -> Iterator[None]:
-    """Lift Pillow's pixel limit, which is below what phones take today, and silence its warnings."""
-    with _LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        limit, image.MAX_IMAGE_PIXELS = image.MAX_IMAGE_PIXELS, None
-        try:
-            yield
-        finally:
-            image.MAX_IMAGE_PIXELS = limit
+def _opened(header: PhotoHeader, name: str) -> Image.Image:
+    """Let the one reader of a format open a photo; ``Image.open`` would try them all, and has a limit that others may set."""
+    from PIL import Image
+
+    try:
+        if header.kind in _READERS:
+            importlib.import_module(_READERS[header.kind])
+        reader = Image.OPEN[header.kind][0]
+    except (ImportError, KeyError):
+        raise FileError(f"{name} is not a picture that this Pillow can read ({header.kind}); convert it to PNG.") from None
+    image: Image.Image = reader(io.BytesIO(header.data), "")
+    check_size(*image.size, name)
+    return image
 
 
-def _check_size(image: Image.Image, file: Path) -> None:
-    """Refuse images with no or too many pixels before anything is decoded: a small file can claim any size."""
-    width, height = image.size
-    if width < 1 or height < 1:
-        raise FileError(f"{file} has no pixels ({width}x{height}); expected a photo.")
-    if width * height > MOST:
+def _read(image: Image.Image, header: PhotoHeader, name: str) -> tuple[NDArray[np.uint8], list[str]]:
+    """The pixels of an open image, and notes on how they were converted."""
+    notes = []
+    count = header.pictures
+    if count is None and header.kind in ("WEBP", "AVIF", "HEIF"):
+        count = int(getattr(image, "n_frames", 1))
+    if count != 1:
+        notes.append(f"the first of {'several' if count is None else count} pictures in the file")
+    size = image.size
+    if size[0] * size[1] > ENOUGH and header.kind == "JPEG":
+        share = (ENOUGH / (size[0] * size[1])) ** 0.5
+        image.draft(image.mode, (int(size[0] * share), int(size[1] * share)))
+    _check_memory(image, header, name)
+    turn = header.orientation
+    if turn is None:
+        turn = orientation_of(image.info.get("exif") or b"")
+    image.load()
+    convert = _Conversion(image)
+    factor = _factor(*image.size)
+    pixels = _shrunk(image, convert, factor)
+    if pixels.shape[0] * pixels.shape[1] < size[0] * size[1]:
+        notes.append(f"made smaller from {size[0]}x{size[1]} to {pixels.shape[1]}x{pixels.shape[0]}")
+    if turn in _TURNS:
+        notes.append("turned upright, as its EXIF data says")
+        pixels = np.array(_TURNS[turn](pixels), order="C")
+    return pixels, notes + convert.notes
+
+
+def _check_memory(image: Image.Image, header: PhotoHeader, name: str) -> None:
+    """Refuse photos that would take more than :data:`MEMORY` while they are decoded."""
+    single = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2}
+    each = single.get(image.mode, 4) if header.per_pixel == 4 else header.per_pixel
+    need = len(header.data) + header.working + each * image.size[0] * image.size[1]
+    if need > MEMORY:
         raise FileError(
-            f"{file} has {width}x{height} pixels, {width * height / 1e6:.0f} million; up to {MOST / 1e6:.0f} million are read. "
-            "Make it smaller first."
+            f"{name} has {image.size[0]}x{image.size[1]} pixels and would take {need / 1e9:.2g} GB of memory as {header.kind}; "
+            f"up to {MEMORY / 1e9:.2g} GB are used. Make it smaller, or save it as an ordinary JPEG."
         )
 
 
-def _read(image: Image.Image) -> tuple[NDArray[np.uint8], list[str]]:
-    """The pixels of an open image, and notes on how they were converted."""
-    notes = []
-    count = getattr(image, "n_frames", 1)
-    if count > 1:
-        notes.append(f"the first of {count} pictures in the file")
-    size = image.size
-    if size[0] * size[1] > ENOUGH and image.format == "JPEG":
-        share = (ENOUGH / (size[0] * size[1])) ** 0.5
-        image.draft(image.mode, (int(size[0] * share), int(size[1] * share)))
-    said = _orientation(image)
-    image.load()
-    turn = _TURNS.get(_orientation(image))  # asked again: some readers have turned it by now
-    pixels, more = to_rgb(image)
-    factor = int(np.ceil((pixels.shape[0] * pixels.shape[1] / ENOUGH) ** 0.5))
-    if factor > 1:
-        from PIL import Image
-
-        pixels = np.asarray(Image.fromarray(pixels).reduce(factor))
-    if pixels.shape[0] * pixels.shape[1] < size[0] * size[1]:
-        notes.append(f"made smaller from {size[0]}x{size[1]} to {pixels.shape[1]}x{pixels.shape[0]}")
-    if said in _TURNS:
-        notes.append("turned upright, as its EXIF data says")
-    return np.array(pixels if turn is None else turn(pixels), order="C"), notes + more
+def _factor(width: int, height: int) -> int:
+    """By which whole factor a picture is to be made smaller."""
+    factor = int(np.ceil((width * height / ENOUGH) ** 0.5))
+    while -(-width // factor) * -(-height // factor) > max(ENOUGH, 1) and factor < max(width, height):
+        factor += 1
+    return max(1, factor)
 
 
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(0x0112, 1))
-    except Exception:  # damaged EXIF data: the pixels may well be fine
-        return 1
+def _tiles(size: tuple[int, int], factor: int = 1) -> Iterator[tuple[int, int, int, int]]:
+    """Boxes (left, top, right, bottom) that cover a picture, each a multiple of ``factor`` wide and high but for the last."""
+    width, height = size
+    across, down = (max(1, side // factor) * factor for side in (TILE * TILE // min(TILE, height), TILE))
+    for top in range(0, height, down):
+        for left in range(0, width, across):
+            yield left, top, min(left + across, width), min(top + down, height)
 
 
-def _why(file: Path, head: bytes, error: Exception) -> str:
-    """One line on what is wrong with a file, and what to do about it."""
-    from PIL import UnidentifiedImageError
-
-    said = " ".join((str(error).strip() or type(error).__name__).split())
-    if isinstance(error, UnidentifiedImageError):
-        if head[:3] == b"\xff\xd8\xff" or head[:8] == b"\x89PNG\r\n\x1a\n":
-            return f"{file} begins like a picture but is damaged or cut short; copy or download it again."
-        return f"{file} is not a picture that Pillow can read; expected a photo such as JPEG, PNG, WebP or TIFF. Convert it."
-    if "truncated" in said or "Truncated" in said or isinstance(error, EOFError):
-        return f"{file} is cut short ({said}); copy or download it again."
-    return f"{file} cannot be read ({said}); it is damaged or of an unusual kind. Get it again, or convert it to PNG."
-
-
-def _deep(values: NDArray[Any], mode: str) -> tuple[Pixels, list[str]]:
-    """Convert grey images with more than 8 bits: integers of 16 or 32 bits, or floating point numbers."""
-    numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        raise ValueError("it holds NaN or infinity")
-    low, high = float(numbers.min()), float(numbers.max())
-    notes = []
-    if mode.startswith("I;16"):
-        top = 65535.0
-    elif mode == "F" and low >= 0 and high <= 1:
-        top = 1.0
-    elif low >= 0 and high <= 65535:
-        top = 255.0 if high <= 255 else 65535.0
-    else:
-        numbers, top = numbers - low, max(high - low, 1e-300)
-        notes.append(f"values from {low:.6g} to {high:.6g} were stretched to black and white")
-    kind = "floating point" if mode == "F" else "16-bit" if top == 65535.0 else "32-bit"
-    notes.insert(0, f"converted from {kind} grey to 8-bit RGB")
-    if top == 65535.0 and high < 4096:
-        notes.append(f"the brightest pixel is {high:.0f} of 65535: if the file holds 12 bits or fewer, stretch it first")
-    grey = np.rint(numbers * (255 / top)).astype(np.uint8)
-    return np.repeat(grey[..., None], 3, axis=-1), notes
-
-
-def _laid_on_white(image: Image.Image) -> tuple[Image.Image, list[str]]:
-    """The image with transparent parts laid over white."""
+def _part(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    """A part of a loaded picture, with its palette; unlike ``crop`` this asks no limit of Pillow's."""
     from PIL import Image
 
-    if image.mode in {"LA", "La", "PA", "RGBA", "RGBa"} or "transparency" in image.info:
+    return image.transform((box[2] - box[0], box[3] - box[1]), Image.Transform.EXTENT, box)
+
+
+def _shrunk(image: Image.Image, convert: _Conversion, factor: int) -> Pixels:
+    """The pixels of a loaded picture as RGB, averaged over squares of ``factor``, tile by tile."""
+    from PIL import Image
+
+    width, height = image.size
+    out = np.empty((-(-height // factor), -(-width // factor), 3), np.uint8)
+    for box in _tiles(image.size, factor):
+        pixels = convert(_part(image, box))
+        if factor > 1:
+            pixels = np.asarray(Image.fromarray(pixels).reduce(factor))
+        top, left = box[1] // factor, box[0] // factor
+        out[top : top + pixels.shape[0], left : left + pixels.shape[1]] = pixels
+    return out
+
+
+def _why(name: str, error: Exception) -> str:
+    """One line on what is wrong with a file, and what to do about it."""
+    said = shown(" ".join((str(error).strip() or type(error).__name__).split())[:200])
+    if isinstance(error, SyntaxError):
+        return f"{name} begins like a picture but is damaged or cut short ({said}); copy or download it again."
+    if "truncated" in said.lower() or isinstance(error, EOFError):
+        return f"{name} is cut short ({said}); copy or download it again."
+    return f"{name} cannot be read ({said}); it is damaged or of an unusual kind. Get it again, or convert it to PNG."
+
+
+class _Conversion:
+    """Converts a picture to RGB bytes part by part, in the same way for all parts.
+
+    Attributes:
+        notes: what is done, once all parts are.
+    """
+
+    def __init__(self, image: Image.Image) -> None:
+        """Decide what is to be done from all of a loaded picture.
+
+        Args:
+            image: in any mode of Pillow.
+        """
+        self.notes: list[str] = []
+        self._deep = image.mode.startswith("I") or image.mode == "F"
+        if self._deep:
+            self._range(image)
+            return
+        self._inverted = image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info
+        self._clear = image.mode in {"LA", "La", "PA", "RGBA", "RGBa"} or "transparency" in image.info
         profile: bytes = image.info.get("icc_profile") or b""
-        straight = image.convert("RGBA")
+        mode = "RGB" if self._clear else image.mode
+        self._transform = None if self._clear and _space(profile) != "RGB" else self._to_srgb(mode, profile)
+        if self._transform is None and mode != "RGB":
+            names = {"1": "black and white", "L": "grey", "P": "a palette"}
+            self.notes.append(f"converted from {names.get(mode, mode)} to RGB")
+
+    def __call__(self, part: Image.Image) -> Pixels:
+        """The pixels (height, width, 3) of a part of the picture."""
+        if self._deep:
+            grey = np.rint((np.asarray(part).astype(np.float64) - self._low) * (255 / self._top)).astype(np.uint8)
+            return np.repeat(grey[..., None], 3, axis=-1)
+        if self._inverted:  # Pillow inverts the ink of all CMYK JPEGs, as only Adobe's is
+            from PIL import ImageChops
+
+            part = ImageChops.invert(part)
+        if self._clear:
+            part = self._on_white(part)
+        if self._transform is not None:
+            from PIL import ImageCms
+
+            part = ImageCms.applyTransform(part, self._transform) or part  # None is for changes in place
+        return np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
+
+    def _range(self, image: Image.Image) -> None:
+        """What is black and white in grey with more than 8 bits: integers of 16 or 32 bits, or floating point numbers."""
+        low, high = np.inf, -np.inf
+        for box in _tiles(image.size):
+            values = np.asarray(_part(image, box))
+            if not np.isfinite(values).all():
+                raise ValueError("it holds NaN or infinity")
+            low, high = min(low, float(values.min())), max(high, float(values.max()))
+        self._low, notes = 0.0, []
+        if image.mode.startswith("I;16"):
+            self._top = 65535.0
+        elif image.mode == "F" and low >= 0 and high <= 1:
+            self._top = 1.0
+        elif low >= 0 and high <= 65535:
+            self._top = 255.0 if high <= 255 else 65535.0
+        else:
+            self._low, self._top = low, max(high - low, 1e-300)
+            notes.append(f"values from {low:.6g} to {high:.6g} were stretched to black and white")
+        kind = "floating point" if image.mode == "F" else "16-bit" if self._top == 65535.0 else "32-bit"
+        self.notes = [f"converted from {kind} grey to 8-bit RGB", *notes]
+        if self._top == 65535.0 and high < 4096:
+            self.notes.append(
+                f"the brightest pixel is {high:.0f} of 65535: if the file holds 12 bits or fewer, stretch it first"
+            )
+
+    def _on_white(self, part: Image.Image) -> Image.Image:
+        """A part with what is transparent laid over white."""
+        from PIL import Image
+
+        note = "what is transparent was laid over white"
+        straight = part.convert("RGBA")
         white = Image.new("RGBA", straight.size, (255, 255, 255, 255))
-        flat = Image.alpha_composite(white, straight).convert("RGB")
-        if _space(profile) == "RGB":
-            flat.info["icc_profile"] = profile
-        clear = bool((np.asarray(straight)[..., 3] < 255).any())
-        return flat, ["what is transparent was laid over white"] if clear else []
-    return image, []
+        if note not in self.notes and bool((np.asarray(straight)[..., 3] < 255).any()):
+            self.notes.insert(0, note)
+        return Image.alpha_composite(white, straight).convert("RGB")
 
+    def _to_srgb(self, mode: str, profile: bytes) -> Any:
+        """What converts to sRGB by a colour profile; None without a usable one."""
+        spaces = {"RGB": "RGB", "CMYK": "CMYK", "L": "GRAY"}
+        if mode != "LAB" and (not profile or mode not in spaces):
+            return None
+        if mode != "LAB" and spaces[mode] != _space(profile):
+            self.notes.append(f"its colour profile is for {shown(_space(profile))}, and was not used")
+            return None
+        try:
+            from PIL import ImageCms
 
-def _upright_ink(image: Image.Image) -> Image.Image:
-    """Undo the inversion of CMYK JPEGs that are not Adobe's: Pillow inverts all of them, as only Adobe's are."""
-    from PIL import ImageChops
-
-    if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
-        inverted = ImageChops.invert(image)
-        inverted.info = dict(image.info)
-        return inverted
-    return image
+            if len(profile) > PROFILE:
+                raise ValueError("too large")
+            srgb = ImageCms.createProfile("sRGB")
+            own: Any = ImageCms.createProfile("LAB") if mode == "LAB" else ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            name = "Lab" if mode == "LAB" else ImageCms.getProfileDescription(own).strip()
+            if "srgb" in name.lower():
+                return None
+            found = ImageCms.buildTransform(own, srgb, mode, "RGB")
+        except Exception:  # a damaged profile, or Pillow without littlecms
+            self.notes.append("its colour profile could not be used; colours are taken as sRGB")
+            return None
+        self.notes.append(f"converted from the colour profile {name[:80]!r} to sRGB")
+        return found
 
 
 def _space(profile: bytes) -> str:
     """The colour space of a colour profile, read from its header."""
     return profile[16:20].decode("latin-1").strip()
-
-
-def _in_srgb(image: Image.Image) -> tuple[Image.Image, list[str]]:
-    """The image converted to sRGB by its colour profile; unchanged without a usable profile."""
-    profile: bytes = image.info.get("icc_profile") or b""
-    spaces = {"RGB": "RGB", "CMYK": "CMYK", "L": "GRAY"}
-    if image.mode != "LAB" and (not profile or image.mode not in spaces):
-        return image, []
-    if image.mode != "LAB" and spaces[image.mode] != _space(profile):
-        return image, [f"its colour profile is for {_space(profile)}, and was not used"]
-    try:
-        from PIL import ImageCms
-
-        srgb = ImageCms.createProfile("sRGB")
-        own: Any = ImageCms.createProfile("LAB") if image.mode == "LAB" else ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        name = "Lab" if image.mode == "LAB" else ImageCms.getProfileDescription(own).strip()
-        if "srgb" in name.lower():
-            return image, []
-        converted = ImageCms.profileToProfile(image, own, srgb, outputMode="RGB")
-    except Exception:  # a damaged profile, or Pillow without littlecms
-        return image, ["its colour profile could not be used; colours are taken as sRGB"]
-    assert converted is not None
-    return converted, [f"converted from the colour profile {name!r} to sRGB"]

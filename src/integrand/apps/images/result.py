@@ -29,6 +29,7 @@ from ...functions.model_state import undisturbed
 from ...functions.probabilities import adds_up_to_one, squashed
 from ...functions.target import main_tensor
 from ...methods.gradients import GradientTimesInput
+from ...words import shown
 from .model import Network
 from .photo_files import Photo, as_photo, read
 
@@ -124,7 +125,7 @@ class Explanation:
     def __str__(self) -> str:
         sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
         explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
-        return f"{self.photo.name}: {self.title}{explained}\n{self.result}"
+        return f"{shown(self.photo.name)}: {self.title}{explained}\n{self.result}"
 
     def figure(self, **options: Any) -> Any:
         """The photo and its attributions drawn with matplotlib; options as in :func:`integrand.render.figure`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,9 @@ Points = NDArray[np.float64]
 SEARCH = 256  # pixels of the longer side on which the disc is looked for
 NEAR = 0.015  # of the radius: what counts as on the circle
 FILLS = 0.05  # of the side: a disc that fills its square this well stays as it is; training moved photos by as much
+
+LARGEST = 8192
+"""The side of the largest square, in pixels, that a retina is framed in; larger photos are made smaller first."""
 
 SIDE = 512
 """The side of the square that the grader takes, in pixels."""
@@ -83,7 +87,8 @@ def see(photo: Photo | Pixels | str | Path) -> Eye:
         notes += (f"{missing:.0%} of the round retina is cut off in the photo; the square was filled up with black.",)
     if 2 * disc.radius < 0.75 * SIDE:
         notes += (f"the retina is only {2 * disc.radius:.0f} px across; with under {SIDE}, small lesions cannot be seen.",)
-    return Eye(Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes), inside, fundus)
+    seen = Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes, digest=photo.digest)
+    return Eye(seen, inside, fundus)
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,11 @@ def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Pixels, Disc, NDArray
     """
     height, width = pixels.shape[:2]
     image = pillow()
+    if 2 * disc.radius > LARGEST:  # a panorama, say: its square would not fit into memory
+        factor = math.ceil(2 * disc.radius / LARGEST)
+        pixels = np.asarray(image.fromarray(pixels).reduce(factor))
+        disc = Disc(disc.x / factor, disc.y / factor, disc.radius / factor, disc.support)
+        height, width = pixels.shape[:2]
     half = max(height, width) / 2
     off = max(abs(disc.x - width / 2), abs(disc.y - height / 2), abs(disc.radius - half)) / (2 * half)
     left, top, length = round(disc.x - disc.radius), round(disc.y - disc.radius), max(1, round(2 * disc.radius))

@@ -1,0 +1,339 @@
+"""Photos from anybody: what is no photo, or would take too much memory or time, is refused before it is decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from benchmarks.fuzz_inputs import photo_seeds, photo_trial
+from benchmarks.fuzz_inputs import short_run as fuzzed
+from integrand.apps.images import photo_files, photo_headers
+from integrand.apps.photos import MOST, Photo, as_photo, photos, read
+from integrand.apps.retina.fundus import see
+from integrand.errors import FileError
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, *, colour: int = 6, extra: bytes = b"", idat: bytes = b"") -> bytes:
+    head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", idat) + chunk(b"IEND", b"")
+
+
+def saved(kind: str, size: tuple[int, int] = (40, 20), mode: str = "RGB", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, size, 77 if mode in ("L", "P") else (200, 100, 50)).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def never(*_: object, **__: object) -> None:
+    pytest.fail("a reader of Pillow was asked")
+
+
+def refused(tmp_path: Path, data: bytes, words: str, name: str = "photo.jpg") -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(FileError, match=words) as caught:
+        read(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["photo.jpg", "photo.png", "photo"])
+def test_an_icon_is_no_photo_whatever_its_ending(tmp_path: Path, name: str) -> None:
+    """Its pictures have sizes of their own, which were decoded before any limit was asked."""
+    inner = png(12000, 12000, idat=zlib.compress(bytes(1000)))
+    icon = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inner), 22) + inner
+    refused(tmp_path, icon, r"is an icon \(ICO\), which is not read; convert it to PNG or JPEG first", name)
+
+
+def test_iptc_around_postscript_never_reaches_ghostscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", never)
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    fields = [
+        (3, 60, b"\1\0"),
+        (3, 20, struct.pack(">H", 9)),
+        (3, 30, struct.pack(">H", 9)),
+        (3, 120, b"\0\1"),
+        (8, 10, postscript),
+    ]
+    iptc = b"".join(struct.pack(">BBBH", 0x1C, *pair, len(body)) + body for *pair, body in fields)
+    refused(tmp_path, iptc, "not a picture that is read")
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (b"icns\0\0\1\0", "an icon"),
+        (b"8BPS\0\1", "a Photoshop file"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
+        (b"SIMPLE  =", "FITS"),
+        (b"%!PS-Adobe-3.0", "PostScript"),
+        (b"P3 2 2 255 ", "written as text"),
+    ],
+)
+def test_other_formats_are_named(tmp_path: Path, start: bytes, words: str) -> None:
+    refused(tmp_path, start + bytes(64), words)
+
+
+def test_the_worst_photo_within_the_limits_is_converted_in_parts(tmp_path: Path) -> None:
+    """389 KB of PNG became 5.2 GB within the limit. Peak memory is held to decoded bytes by holding one part at a time."""
+    height, width = photo_files.TILE * 2 + 3, photo_files.TILE * 3 + 5
+    rows = zlib.compress(bytes(height * (1 + 4 * width)), 9)
+    (tmp_path / "a.png").write_bytes(png(width, height, idat=rows))
+    largest = 0
+    shrunk = photo_files._Conversion.__call__
+
+    def watched(self: photo_files._Conversion, part: Image.Image) -> np.ndarray:
+        nonlocal largest
+        largest = max(largest, part.size[0] * part.size[1])
+        return shrunk(self, part)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(photo_files._Conversion, "__call__", watched)
+        photo = read(tmp_path / "a.png")
+    assert photo.pixels.shape == (height, width, 3)
+    assert (photo.pixels == 255).all()
+    assert 0 < largest <= photo_files.TILE**2
+
+
+def test_memory_is_counted_before_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_files, "MEMORY", 100_000)
+    kinds = ("PNG", "TIFF", "GIF", "BMP", "PPM", "WEBP", "AVIF", "JPEG")
+    files = [saved(kind, (400, 300), "P" if kind == "GIF" else "RGB") for kind in kinds]
+    monkeypatch.setattr(photo_files, "_shrunk", never)
+    monkeypatch.setattr(photo_files, "_Conversion", never)
+    for data in files:
+        refused(tmp_path, data, "would take .* GB of memory")
+
+
+def test_a_progressive_jpeg_counts_its_coefficients(tmp_path: Path) -> None:
+    plain, passes = (
+        photo_headers.look(saved("JPEG", (160, 80), progressive=many, subsampling=0), "a") for many in (False, True)
+    )
+    assert (plain.working, passes.working) == (0, 2 * 3 * 160 * 80)
+    half = photo_headers.look(saved("JPEG", (160, 80), progressive=True, subsampling=2), "a")
+    assert half.working == 3 * 160 * 80
+
+
+def test_a_jpeg_in_thousands_of_passes_is_refused(tmp_path: Path) -> None:
+    data = saved("JPEG", (64, 64), progressive=True)
+    last = data[data.rindex(b"\xff\xda") : -2]
+    refused(tmp_path, data[:-2] + last * 1000 + b"\xff\xd9", "more than 40 passes")
+    refused(tmp_path, data[:2] + b"\xff\xfe\0\2" * 20_000 + data[2:], "more than 10,000 segments")
+
+
+@pytest.mark.parametrize(("width", "height"), [(20_000, 20_000), (0, 5), (1, 150_000), (150_000, 1)])
+def test_sizes_come_from_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
+    """Not one of Pillow's readers is asked about a photo that is too large."""
+    monkeypatch.setattr(photo_files, "_opened", never)
+    large = struct.pack("<HH", min(width, 65535), min(height, 65535))
+    words = r"million; up to 200 million|no pixels|100,000 to a side"
+    files = {
+        "a.png": png(width, height),
+        "a.bmp": b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, width, height, 1, 24, 0) + bytes(40),
+        "a.ppm": b"P6 # a comment\n%d %d\n255\n" % (width, height),
+        "a.tif": b"II*\0\x08\0\0\0\2\0" + struct.pack("<HHIIHHIII", 256, 4, 1, width, 257, 4, 1, height, 0),
+    }
+    if width * height > MOST:
+        files |= {
+            "a.gif": b"GIF89a" + large + b"\0\0\0," + bytes(4) + large + b"\0\2\0;",
+            "a.webp": b"RIFF\x20\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + (width - 1).to_bytes(3, "little") * 2,
+            "a.jpg": b"\xff\xd8\xff\xc2"
+            + struct.pack(">HBHHB", 17, 8, height, width, 3)
+            + b"\1\x11\0\2\x11\0\3\x11\0"
+            + b"\xff\xda\0\3\3",
+        }
+    for name, data in files.items():
+        refused(tmp_path, data, words, name)
+
+
+def test_a_compressed_profile_of_a_gigabyte_stays_small(tmp_path: Path) -> None:
+    squeezed = zlib.compress(bytes(40_000_000), 9)
+    bomb = chunk(b"iCCP", b"bomb\0\0" + squeezed)
+    text = chunk(b"zTXt", b"Comment\0\0" + squeezed) * 3
+    pixels = zlib.compress(bytes(2 * (1 + 4 * 2)))
+    (tmp_path / "a.png").write_bytes(png(2, 2, extra=text, idat=pixels))
+    assert read(tmp_path / "a.png").pixels.shape == (2, 2, 3)
+    (tmp_path / "a.png").write_bytes(png(2, 2, extra=bomb, idat=pixels))
+    with pytest.raises(FileError, match="Decompressed data too large"):
+        read(tmp_path / "a.png")
+
+
+def test_a_large_profile_is_not_used(tmp_path: Path) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes() + bytes(photo_files.PROFILE)
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.tif", icc_profile=profile)
+    assert read(tmp_path / "a.tif").notes == ("its colour profile could not be used; colours are taken as sRGB",)
+
+
+def test_an_animation_of_a_hundred_thousand_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pictures are neither decoded nor visited by Pillow, which would go through them one by one."""
+    from PIL import GifImagePlugin, PngImagePlugin, TiffImagePlugin
+
+    for reader in (GifImagePlugin.GifImageFile, PngImagePlugin.PngImageFile, TiffImagePlugin.TiffImageFile):
+        monkeypatch.setattr(reader, "seek", never)
+    frame = chunk(b"fcTL", bytes(26)) + chunk(b"fdAT", bytes(8))
+    pixels = zlib.compress(bytes(2 * (1 + 4 * 2)))
+    data = png(2, 2, extra=chunk(b"acTL", struct.pack(">II", 90_000, 0)), idat=pixels)
+    (tmp_path / "a.png").write_bytes(data[:-12] + frame * 90_000 + data[-12:])
+    assert read(tmp_path / "a.png").notes[0] == "the first of 90000 pictures in the file"
+    (tmp_path / "a.png").write_bytes(data[:-12] + frame * 110_000 + data[-12:])
+    with pytest.raises(FileError, match="more than 200,000 parts"):
+        read(tmp_path / "a.png")
+    gif = saved("GIF", (4, 4), "P")
+    start = gif.index(b",")
+    (tmp_path / "a.gif").write_bytes(gif[:start] + gif[start:-1] * 100_000 + b";")
+    assert read(tmp_path / "a.gif").notes[0] == "the first of 100000 pictures in the file"
+    (tmp_path / "b.gif").write_bytes(gif[:start] + b"!\xfe" + b"\1x" * 300_000 + b"\0" + gif[start:])
+    with pytest.raises(FileError, match="there is no picture in it"):
+        read(tmp_path / "b.gif")
+
+
+def directory(tags: int, length: int, order: str = "<") -> bytes:
+    """EXIF data or a TIFF with many tags that all hold the same bytes."""
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IH", 8, tags)
+    entries = b"".join(struct.pack(order + "HHII", 1000 + i, 7, length, 0) for i in range(tags))
+    return head + entries + bytes(4)
+
+
+def test_tags_that_share_their_bytes_are_never_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60,000 tags of a megabyte each in a file of a megabyte: Pillow would hold 60 GB."""
+    refused(tmp_path, directory(60_000, 700_000), "tags are larger than the file", "a.tif")
+    kinds = ("JPEG", "PNG", "WEBP")
+    files = [_with_exif(saved(kind), kind, directory(5_000, 60_000, order)) for kind in kinds for order in "<>"]
+    avif = saved("AVIF")
+    monkeypatch.setattr(Image.Exif, "load", never)  # nobody parses EXIF data but us
+    for data in files:
+        (tmp_path / "a").write_bytes(data)
+        assert read(tmp_path / "a").pixels.shape == (20, 40, 3)
+    refused(tmp_path, avif + directory(60_000, 1_000_000), "EXIF data claims more than there is", "a.avif")
+
+
+def _with_exif(data: bytes, kind: str, exif: bytes) -> bytes:
+    if kind == "JPEG":
+        return data[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 8) + b"Exif\0\0" + exif + data[2:]
+    if kind == "PNG":
+        return data[:33] + chunk(b"eXIf", exif) + data[33:]
+    body = data[12:] + b"EXIF" + struct.pack("<I", len(exif)) + exif + b"\0" * (len(exif) % 2)
+    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_orientation_is_read_from_exif_alone(tmp_path: Path, kind: str, order: str) -> None:
+    exif = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
+    (tmp_path / "a").write_bytes(_with_exif(saved(kind), kind, exif))
+    photo = read(tmp_path / "a")
+    assert photo.pixels.shape == (40, 20, 3)
+    assert photo.notes == ("turned upright, as its EXIF data says",)
+
+
+def test_a_tile_larger_than_the_picture(tmp_path: Path) -> None:
+    tags = [(256, 10), (257, 10), (258, 8), (259, 8), (262, 1), (277, 1), (322, 60_000), (323, 60_000), (324, 0), (325, 8)]
+    body = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    refused(tmp_path, b"II*\0\x08\0\0\0" + struct.pack("<H", len(tags)) + body + bytes(64), "tiles are larger than the picture")
+
+
+def test_run_lengths_and_odd_ranges_which_pillow_decodes_in_python(tmp_path: Path) -> None:
+    bmp = b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, 9999, 9999, 1, 8, 1) + bytes(40)
+    refused(tmp_path, bmp, "compressed BMP")
+    refused(tmp_path, b"P6 9999 9999 254\n" + bytes(10), "do not go to 255 or 65535")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(FileError, match="is a pipe; expected a photo in an ordinary file"):
+        read(tmp_path / "a.jpg")
+    with pytest.raises(FileError, match="there is no photo"):
+        photos([tmp_path])
+    for device in ("/dev/zero", "/dev/urandom"):
+        with pytest.raises(FileError, match="is a device"):
+            read(device)
+
+
+def test_files_that_are_too_large_are_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.jpg").open("wb") as file:
+        file.truncate(photo_files.BYTES + 1)  # a hole: it takes no space on the disk
+    with pytest.raises(FileError, match="a photo of at most 512 MiB"):
+        read(tmp_path / "a.jpg")
+
+
+def test_the_digest_is_that_of_the_bytes_that_were_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = saved("PNG")
+    (tmp_path / "a.png").write_bytes(data)
+    looked = photo_headers.look
+
+    def swapped(found: bytes, name: str) -> photo_headers.PhotoHeader:
+        (tmp_path / "a.png").write_bytes(saved("PNG", (3, 3)))  # somebody replaces it in between
+        return looked(found, name)
+
+    monkeypatch.setattr(photo_files, "look", swapped)
+    photo = read(tmp_path / "a.png")
+    assert photo.digest == hashlib.sha256(data).hexdigest()
+    assert photo.pixels.shape == (20, 40, 3)
+    assert see(photo).photo.digest == photo.digest
+    assert as_photo(photo.pixels).digest == Photo(photo.pixels, "x").digest == ""
+
+
+def test_pillows_limit_is_never_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads keep the limit that they have while photos are read."""
+    (tmp_path / "a.jpg").write_bytes(saved("JPEG"))
+    limit, seen, done = Image.MAX_IMAGE_PIXELS, set(), threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.add(Image.MAX_IMAGE_PIXELS)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for _ in range(50):
+        read(tmp_path / "a.jpg")
+    done.set()
+    thread.join()
+    assert seen == {limit}
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert read(tmp_path / "a.jpg").pixels.shape == (20, 40, 3)
+
+
+def test_names_that_are_no_text_or_obeyed_by_terminals(tmp_path: Path) -> None:
+    names = [b"caf\xe9.jpg", b"cat\x1b[2J.jpg", b"line\nbreak.jpg", b"\xe2\x80\xaegpj.exe.jpg", b"x" * 251 + b".jpg"]
+    for name in names:
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+            file.write(saved("JPEG"))
+    found = photos([tmp_path])
+    assert sorted(os.fsencode(path.name) for path in found) == sorted(names)
+    for path in found:
+        photo = read(path)
+        assert photo.name == path.name
+        path.write_bytes(b"no photo")
+        with pytest.raises(FileError) as caught:
+            read(path)
+        said = str(caught.value)
+        assert said.isprintable()
+        said.encode("utf-8")
+    with pytest.raises(FileError, match=r"\\x1b\[2J"):
+        read(tmp_path / "none\x1b[2J.jpg")
+    with pytest.raises(FileError, match=r"cannot be read|there is no file"):
+        read(tmp_path / "nul\0.jpg")
+
+
+def test_a_panorama_is_framed_within_memory() -> None:
+    eye = see(np.full((400, 30_000, 3), 90, np.uint8))  # its square would have 900 million pixels
+    assert eye.photo.pixels.shape == (512, 512, 3)
+    assert eye.inside.any()
+
+
+def test_what_fuzzing_makes_is_a_photo_or_one_of_our_errors(tmp_path: Path) -> None:
+    assert fuzzed(photo_seeds(), photo_trial(tmp_path), count=250, seed=1) == []
