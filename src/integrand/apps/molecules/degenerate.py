@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import InputError, OptionError
+from ...words import shown
 from .result import Floats, MoleculeAttribution, MoleculeModel
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Alike:
         for atom, text in zip(self.atoms, self.surroundings, strict=True):
             places.setdefault(text, []).append(str(atom))
         listed = "; ".join(f"{', '.join(atoms)} in {text}" for text, atoms in places.items())
-        return f"{self.smiles}: {self.value:+.4g} for each of the atoms {listed}" + (
+        return f"{shown(self.smiles)}: {self.value:+.4g} for each of the atoms {listed}" + (
             "; their pairs as well" if self.pairs_too else ""
         )
 
@@ -190,10 +191,9 @@ def _classes(place: int, result: MoleculeAttribution, radius: int, rtol: float) 
     around = neighbourhoods(result.mol, radius)
     for atoms in _same(result.atom_features, rtol):
         if len({around[i] for i in atoms}) > 1 and result.atom_features[atoms[0]].any():
-            shown = tuple(_surroundings(result.mol, i, radius) for i in atoms)
-            yield Alike(
-                place, result.smiles, tuple(atoms), float(result.atoms[atoms[0]]), shown, _pairs_too(result, atoms, rtol)
-            )
+            around_each = tuple(_surroundings(result.mol, i, radius) for i in atoms)
+            value = float(result.atoms[atoms[0]])
+            yield Alike(place, result.smiles, tuple(atoms), value, around_each, _pairs_too(result, atoms, rtol))
 
 
 def _same(rows: Floats, rtol: float) -> list[list[int]]:

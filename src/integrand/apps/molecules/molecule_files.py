@@ -1,4 +1,8 @@
-"""Molecules in files: reads SMILES lists, tables and SD files, compressed or not; writes attributions as tables."""
+"""Molecules in files: reads SMILES lists, tables and SD files, compressed or not; writes attributions as tables.
+
+Files may come from anybody: a line, a record and what a compressed file unpacks to have limits, and what is beyond them is a
+molecule with a problem, or the end of the file, but never held in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import csv
 import gzip
 import io
 import math
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,11 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from ...errors import FileError, InputError, MissingExtraError, OptionError
-from ...files import text_file
-from ...words import cells
+from ...files import reading, text_file
+from ...words import cells, shown
+from .molgraph import check_atoms
 from .result import Floats, MoleculeAttribution
 
 if TYPE_CHECKING:
@@ -30,6 +36,21 @@ SDFS = (".sdf", ".sd")
 
 _SMILES = ("smiles", "canonical smiles", "isomeric smiles", "smi", "structure")
 _NAMES = ("name", "id", "title", "molecule name", "compound name", "mol id", "molecule id", "compound id", "chembl id")
+
+LINE = 1 << 17
+"""The most characters of a line in a file of molecules; a longer one is a molecule with a problem."""
+
+RECORD = 1 << 20
+"""The most characters of a record in an SD file, or of a row in a table."""
+
+RATIO = 200
+"""A compressed file may unpack to this many times its size, and to :data:`FREE` bytes; molecules come to 5 to 30 times."""
+
+FREE = 1 << 20
+"""The bytes to which any compressed file may unpack: what is short and repeats itself is no bomb."""
+
+NAMED = 20
+"""The most headings of a table that an error names."""
 
 COLUMNS = ("smiles", "kind", "index", "name", "begin", "end", "value", "pairs", "total")
 """The columns of the table of attributions; see :meth:`MoleculeAttribution.rows`."""
@@ -60,7 +81,7 @@ class Record:
     @property
     def title(self) -> str:
         """The molecule's name for people, or its SMILES where it has none."""
-        return self.name or ("" if self.block else self.text) or self.where
+        return self.name or ("" if self.block else shown(self.text[:200])) or self.where
 
     def molecule(self) -> str | Mol:
         """The SMILES as it is written, or the mol block as read by RDKit, with heavy atoms in their order.
@@ -73,7 +94,45 @@ class Record:
         return _from_block(self.text) if self.block else self.text
 
 
-Reader = Callable[[IO[str], str], Iterator[Record]]
+class _Lines:
+    """The lines of a file, none of them longer than :data:`LINE`: of a longer one nothing is given but that it was there."""
+
+    def __init__(self, file: IO[str], name: str) -> None:
+        """Begin with the first line.
+
+        Args:
+            file: the text.
+            name: what the file is called, for messages.
+        """
+        self._file, self._name = file, name
+        self.number = 0
+        self.size = 0  # characters given since this was last set to 0
+        self.long: list[Record] = []  # a record for each line that was too long and has not been taken yet
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(LINE + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.size += len(line)
+        if len(line) <= LINE:
+            return line
+        while line and not line.endswith("\n"):
+            line = self._file.readline(LINE)
+        where = f"{self._name}, line {self.number}"
+        self.long.append(Record("", where=where, problem=f"{where} has more than {LINE:,} characters; expected a molecule"))
+        return "\n"
+
+    def too_long(self) -> Iterator[Record]:
+        """The records of lines that were too long since this was last asked."""
+        while self.long:
+            yield self.long.pop(0)
+
+
+Reader = Callable[[_Lines, str], Iterator[Record]]
 
 
 def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
@@ -86,21 +145,25 @@ def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
         column: the heading of the SMILES in a table; without it, ``smiles`` or what comes next to that.
     """
     read = _reader(path, column)
-    count = 0
+    count, name = 0, shown(path.name)
     try:
         with _opened(path) as file:
-            for count, record in enumerate(read(file, path.name), 1):  # noqa: B007, read after the loop
+            for count, record in enumerate(read(_Lines(file, name), name), 1):  # noqa: B007, read after the loop
                 yield record
     except (EOFError, zlib.error, csv.Error, gzip.BadGzipFile) as error:
         said = str(error).rstrip(".")
         if not count:
-            raise FileError(f"{path} cannot be read ({said}); expected a file of molecules.") from None
-        yield Record("", where=path.name, problem=f"{path.name} cannot be read beyond molecule {count} ({said})")
+            raise FileError(f"{shown(str(path))} cannot be read ({said}); expected a file of molecules.") from None
+        yield Record("", where=name, problem=f"{name} cannot be read beyond molecule {count} ({said})")
         return
     except OSError as error:
-        raise FileError(f"{path} cannot be read ({error.strerror or error}); expected a file of molecules.") from None
+        raise FileError(
+            f"{shown(str(path))} cannot be read ({error.strerror or error}); expected a file of molecules."
+        ) from None
     if not count:
-        raise FileError(f"{path} holds no molecule; expected a SMILES per line, a table with a column of them, or an SD file.")
+        raise FileError(
+            f"{shown(str(path))} holds no molecule; expected a SMILES per line, a table with a column of them, or an SD file."
+        )
 
 
 def rows(result: MoleculeAttribution) -> list[dict[str, Any]]:
@@ -157,54 +220,81 @@ def _reader(path: Path, column: str | None) -> Reader:
     if ending in TABLES:
         return partial(_table, column=column)
     if column is not None:
-        raise OptionError(f"got a column of SMILES for {path.name}; expected it for a table ({', '.join(TABLES)}) only.")
+        raise OptionError(f"got a column of SMILES for {shown(path.name)}; expected it for a table ({', '.join(TABLES)}) only.")
     if ending in LISTS:
         return _list
     if ending in SDFS:
         return _sdf
     known = ", ".join((*LISTS, *TABLES, *SDFS))
-    raise FileError(f"got {path.name or path}; expected a file that ends in {known}, or in one of these and .gz.")
+    raise FileError(f"got {shown(path.name or str(path))}; expected a file that ends in {known}, or in one of these and .gz.")
+
+
+class _Unpacked(gzip.GzipFile):
+    """A compressed file that ends with an error where it unpacks to more than :data:`RATIO` times its size."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        super().__init__(fileobj=packed)
+        self._most = RATIO * os.fstat(packed.fileno()).st_size + FREE
+
+    def read1(self, size: int = -1) -> bytes:
+        """Read and unpack up to so many bytes."""
+        found = super().read1(size)
+        if self.tell() > self._most:
+            raise gzip.BadGzipFile(f"it unpacks to more than {RATIO} times its size")
+        return found
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
     """Open a file as text, compressed or not, in UTF-8 or UTF-16; undecodable bytes are replaced."""
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as raw:
+    packed = path.suffix.lower() == ".gz"
+    with reading(path, what="a file of molecules") as file, _Unpacked(file) if packed else file as raw:
         start = raw.read(2)
         raw.seek(0)
         encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        yield io.TextIOWrapper(raw, encoding=encoding, errors="replace")
+        yield io.TextIOWrapper(cast(IO[bytes], raw), encoding=encoding, errors="replace")
 
 
-def _list(file: IO[str], name: str) -> Iterator[Record]:
+def _list(lines: _Lines, name: str) -> Iterator[Record]:
     headed = False
-    for number, line in enumerate(file, 1):
+    for line in lines:
+        yield from lines.too_long()
         words = re.split(r"[\s,]+", line.strip(), maxsplit=1)  # no SMILES has a comma
         if not words[0] or words[0].startswith("#"):
             continue
-        if not headed and _plain(words[0]) in _SMILES:
+        if not headed and _plain(words[0][:100]) in _SMILES:
             headed = True
             continue
         headed = True
         rest = re.sub(r"^\|[^|]*\|\s*", "", words[1]) if len(words) > 1 else ""  # extended SMILES: marks between bars
-        yield Record(words[0], rest, f"{name}, line {number}")
+        yield Record(words[0], rest, f"{name}, line {lines.number}")
 
 
-def _table(file: IO[str], name: str, *, column: str | None) -> Iterator[Record]:
-    before, head = next(((number, line) for number, line in enumerate(file, 1) if line.strip()), (0, ""))
+def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
+    head = next((line for line in lines if line.strip()), "")
+    yield from lines.too_long()
     if not head:
         return
     mark = max(",;\t", key=head.count)
     headings = next(csv.reader([head], delimiter=mark))
     place, label = _column(headings, column, name), _name_column(headings)
-    rows = csv.reader(file, delimiter=mark)
-    for row in rows:
+    for row in csv.reader(_row_lines(lines), delimiter=mark):
+        lines.size = 0
+        yield from lines.too_long()
         if not any(cell.strip() for cell in row):
             continue
         text = row[place].strip() if place < len(row) else ""
         called = " ".join(row[label].split()) if label is not None and label < len(row) else ""
-        where = f"{name}, line {before + rows.line_num}"
+        where = f"{name}, line {lines.number}"
         yield Record(text, called, where, "" if text else f"{where} has nothing in the column {headings[place]!r}")
+
+
+def _row_lines(lines: _Lines) -> Iterator[str]:
+    """The lines of a table; an error where a row, which quotes let go on over many of them, is too long."""
+    for line in lines:
+        if lines.size > RECORD:
+            raise csv.Error(f"a row with more than {RECORD:,} characters; is there a quote that is not closed?")
+        yield line
 
 
 def _column(headings: Sequence[str], wanted: str | None, name: str) -> int:
@@ -219,7 +309,8 @@ def _column(headings: Sequence[str], wanted: str | None, name: str) -> int:
     if wanted is None and near:
         return near[0]
     asked = "a column of SMILES (smiles, canonical_smiles, ...); name yours" if wanted is None else f"a column {wanted!r}"
-    raise FileError(f"{name} has the columns {', '.join(map(repr, headings))}; expected {asked} with --column.")
+    some = [*(repr(heading[:80]) for heading in headings[:NAMED]), *(["..."] if len(headings) > NAMED else [])]
+    raise FileError(f"{name} has the columns {', '.join(some)}; expected {asked} with --column.")
 
 
 def _name_column(headings: Sequence[str]) -> int | None:
@@ -234,27 +325,35 @@ def _plain(heading: str) -> str:
     return re.sub(r"[\W_]+", " ", heading).strip().lower()
 
 
-def _sdf(file: IO[str], name: str) -> Iterator[Record]:
-    lines: list[str] = []
+def _sdf(lines: _Lines, name: str) -> Iterator[Record]:
+    kept: list[str] = []
     start = 1
-    for number, line in enumerate(file, 1):
+    for line in lines:
         if line.startswith("$$$$"):
-            yield _from_sdf(lines, f"{name}, line {start}")
-            lines, start = [], number + 1
-        else:
-            lines.append(line.rstrip("\n"))
-    if any(line.strip() for line in lines):
-        yield _from_sdf(lines, f"{name}, line {start}")
+            yield _from_sdf(kept, lines, f"{name}, line {start}")
+            kept, start, lines.size = [], lines.number + 1, 0
+        elif lines.size <= RECORD:
+            kept.append(line.rstrip("\n"))
+    if lines.long or any(line.strip() for line in kept):
+        yield _from_sdf(kept, lines, f"{name}, line {start}")
 
 
-def _from_sdf(lines: Sequence[str], where: str) -> Record:
+def _from_sdf(kept: Sequence[str], lines: _Lines, where: str) -> Record:
     """A record of an SD file: a title, the mol block, then data (a line ``> <NAME>``, then the value)."""
-    end = next((i + 1 for i, line in enumerate(lines) if line.startswith("M  END")), len(lines))
-    facts = [(re.search(r"<(.*?)>", line), i) for i, line in enumerate(lines[end:-1], end) if line.startswith(">")]
-    data = {found[1]: lines[i + 1].strip() for found, i in facts if found is not None}
+    long = list(lines.too_long())
+    end = next((i + 1 for i, line in enumerate(kept) if line.startswith("M  END")), len(kept))
+    facts = [(_between(line), i) for i, line in enumerate(kept[end:-1], end) if line.startswith(">")]
+    data = {found: kept[i + 1].strip() for found, i in facts if found is not None}
     label = _name_column(list(data))
-    called = (lines[0].strip() if lines else "") or ("" if label is None else list(data.values())[label])
-    return Record("\n".join(lines[:end]) + "\n", called, where, block=True)
+    called = (kept[0].strip() if kept else "") or ("" if label is None else list(data.values())[label])
+    problem = f"{where} is a record with more than {RECORD:,} characters; expected a molecule" if lines.size > RECORD else ""
+    return Record("\n".join(kept[:end]) + "\n", called, where, long[0].problem if long else problem, block=True)
+
+
+def _between(line: str) -> str | None:
+    """What is between the first < of a line and the next >; None if there is no such thing."""
+    name, closed, _ = line.partition("<")[2].partition(">")
+    return name if closed else None
 
 
 def _from_block(block: str) -> Mol:
@@ -264,7 +363,14 @@ def _from_block(block: str) -> Mol:
     except ImportError:
         raise MissingExtraError("rdkit", "molecules", "reading molecules") from None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromMolBlock(block)
+        try:
+            mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
+            if mol is not None:
+                check_atoms(mol)
+                mol = Chem.MolFromMolBlock(block)
+        except (ValueError, RuntimeError) as error:  # what RDKit raises rather than to give None
+            said = shown(" ".join(str(error).split())[:200])
+            raise InputError(f"got a record that RDKit cannot read ({said}); expected a valid mol block.") from None
     if mol is None or not mol.GetNumAtoms():
         what = "that RDKit cannot read" if mol is None else "without atoms"
         raise InputError(f"got a record {what}; expected a valid mol block.")

@@ -18,7 +18,7 @@ from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
 from ...files import write_text
 from ...functions.target import Score
-from ...words import number
+from ...words import number, shown
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -266,7 +266,7 @@ class MoleculeAttribution:
         said = ", ".join(f"{name} {value:+.3g}" for name, value in parts)
         most = np.argsort(-np.abs(self.per_atom))[:5].tolist()
         strongest = ", ".join(f"{self.name(i)} {self.per_atom[i]:+.3g}" for i in most)
-        return f"{self.smiles}: {self.label} {number(self.score)}\n{said}; most: {strongest}\n{self.certificate}"
+        return f"{shown(self.smiles)}: {self.label} {number(self.score)}\n{said}; most: {strongest}\n{self.certificate}"
 
     __repr__ = __str__
 
