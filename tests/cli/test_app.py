@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +16,7 @@ from integrand.cli.app import COMMANDS, CommandEntry, app
 
 COUNT = """
 import sys
+from pathlib import Path
 {code}
 loaded = [name for name in sys.modules if name.partition(".")[0] == "integrand"]
 print("loaded", len(loaded), "torch" in sys.modules)
@@ -95,3 +99,40 @@ def test_a_missing_package_is_reported_only_if_it_is_one_of_ours(
         with pytest.raises(SystemExit) as ended:
             main()
         assert code in str(ended.value.code)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_names_never_reach_a_terminal_raw(tmp_path: Path, encoding: str) -> None:
+    """A name that a terminal would obey, or cannot print, is shown, and ends no command."""
+    name = os.path.join(os.fsencode(tmp_path), b"caf\xe9\x1b[2J\x07\xe2\x80\xaegpj\nline.jpg")
+    with open(name, "wb") as file:
+        file.write(b"no file of molecules")
+    words = [sys.executable, "-m", "integrand.cli", "molecule", "--file", name]
+    done = subprocess.run(words, capture_output=True, env=os.environ | {"PYTHONIOENCODING": encoding}, check=False)
+    said = (done.stdout + done.stderr).decode(encoding)
+    assert done.returncode == 2, said
+    assert said.startswith(r"integrand: got caf\xe9\x1b[2J\x07\u202egpj\x0aline.jpg; expected a file that ends in")
+    assert said.count("\n") == 1
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", said)
+
+
+def test_what_a_stream_cannot_encode_is_escaped() -> None:
+    code = "import sys\nfrom integrand.cli import main\nsys.argv = ['integrand', '--version']\n"
+    code += "try: main()\nexcept SystemExit: pass\nprint('\\u2192', '\\udce9')"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
+    assert done.stdout.splitlines()[-1] == b"\\u2192 \\udce9"
+
+
+def test_what_is_printed_may_have_lines_but_no_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    from integrand.apps.command_line import print_shown, say, say_failures
+    from integrand.batch import BatchSummary
+
+    print_shown("one\ntwo\x1b[2J\udce9")
+    say(["a note\x9b2J"])
+    summary: BatchSummary[str] = BatchSummary()
+    summary.failed.append(("cat\x1b[2J\n.jpg", "why"))
+    say_failures(summary, str)
+    found = capsys.readouterr()
+    assert found.out == "one\ntwo\\x1b[2J\\xe9\n"
+    assert found.err == "note: a note\\x9b2J\nnot explained: cat\\x1b[2J\\x0a.jpg: why\n"

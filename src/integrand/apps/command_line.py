@@ -62,10 +62,20 @@ def noted() -> Iterator[list[str]]:
     notes += dict.fromkeys(str(warning.message) for warning in caught)
 
 
+def print_shown(text: str, *, err: bool = False) -> None:
+    """Print a text that may hold names of files, or what is in them: the terminal shows all of it, and obeys none of it.
+
+    Args:
+        text: one line or several; without colours.
+        err: print it to standard error.
+    """
+    typer.echo(shown(text, lines=True), err=err)
+
+
 def say(notes: Sequence[str]) -> None:
     """Print notes to standard error, a line each, so that they do not mix with the answer."""
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        print_shown(f"note: {note}", err=True)
 
 
 @contextmanager
@@ -119,9 +129,9 @@ class BatchBar:
         """Show the name of the input that is explained now."""
         name = shown(name)
         if self._gradients is None:
-            self._bar.update(self._inputs, description=name[:40])
+            self._bar.update(self._inputs, description=shown(name)[:40])
         else:
-            self._bar.reset(self._gradients, total=None, description=name)
+            self._bar.reset(self._gradients, total=None, description=shown(name)[:80])
 
     def advance(self, count: int) -> None:
         """Count inputs that are done with."""
@@ -148,14 +158,14 @@ def stoppable(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on where it was: {shown(command)}", err=True)
+        print_shown(f"stopped; the same command goes on where it was: {shown(command)}", err=True)
         raise typer.Exit(130) from None
 
 
 def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
     """Print to standard error which inputs could not be explained and why, a line each."""
     for item, why in summary.failed:
-        typer.echo(f"not explained: {shown(name(item))}: {shown(why)}", err=True)
+        print_shown(f"not explained: {shown(name(item))}: {shown(why)}", err=True)
 
 
 def end_with(summary: BatchSummary[Item]) -> None:

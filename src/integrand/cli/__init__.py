@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from ..errors import IntegrandError, MissingExtraError
@@ -11,12 +12,17 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the ``integrand`` command."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a sign, or a name that is no text, must not end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from .app import app
 
         app()
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
-        print(f"integrand: {error}", file=sys.stderr)
+        from ..words import shown
+
+        print(f"integrand: {shown(str(error), lines=True)}", file=sys.stderr)
         sys.exit(2)
     except ImportError as error:
         package = error.name or ""

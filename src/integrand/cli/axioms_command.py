@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 from torch import Tensor
 
-from ..apps.command_line import ScoreName, typed
+from ..apps.command_line import ScoreName, print_shown, typed
 from ..axioms.axiom_table import METHODS, Step, Table, table
 from ..axioms.verdict import Verdict
 from ..certificate import AXIOMS
@@ -154,7 +154,7 @@ def _write(text: str, out: Path | None) -> None:
         typer.echo(text)
         return
     write_text(out, text + ("" if text.endswith("\n") else "\n"))
-    typer.echo(f"wrote {shown(str(out))}", err=True)
+    print_shown(f"wrote {shown(str(out))}", err=True)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from ...files import fitting, locked, read_bytes, ready, write_bytes, writing
 from ...render.certificate_text import sum_note
 from ...render.image.gallery import Card, card, card_of, gallery_page
 from ...words import finite, shown
-from ..command_line import PICTURES, batch_bar, end_with, noted, one_line, say, say_failures, stamp, stoppable
+from ..command_line import PICTURES, batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stamp, stoppable
 from .photo_files import place_of
 from .result import Explanation
 
@@ -91,10 +91,10 @@ def run_one(job: PhotoJob, photo: Path, out: Path | None, *, as_json: bool) -> N
     if as_json:
         typer.echo(json.dumps(explanation.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
         return
-    typer.echo(shown(str(explanation), lines=True))
+    print_shown(str(explanation))
     for note in (*explanation.notes, *notes):
-        typer.echo(f"note: {shown(note)}")
-    typer.echo(f"{'replaced' if replaced else 'wrote'} {shown(str(where))}")
+        print_shown(f"note: {shown(note)}")
+    print_shown(f"{'replaced' if replaced else 'wrote'} {shown(str(where))}")
 
 
 def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
@@ -127,7 +127,7 @@ def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json
     say(notes)
     say_failures(summary, str)
     if not as_json:
-        typer.echo(f"explained {summary.explained} of {summary.total} photos; wrote {shown(str(gallery.index))}")
+        print_shown(f"explained {summary.explained} of {summary.total} photos; wrote {shown(str(gallery.index))}")
     end_with(summary)
 
 

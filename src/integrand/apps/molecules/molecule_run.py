@@ -24,7 +24,7 @@ from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtr
 from ...files import fitting
 from ...version import version_of
 from ...words import shown
-from ..command_line import batch_bar, end_with, noted, one_line, say, say_failures, stoppable
+from ..command_line import batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stoppable
 from .molecule_files import Record, records
 from .molecule_output import MoleculePair, MoleculeWriter, line
 from .molgraph import read
@@ -233,7 +233,7 @@ def run(job: MoleculeJob, asked: MoleculeRequest, total: int, out: Path | None, 
         raise typer.Exit(1)
     if written and not job.quiet:
         before = f" ({summary.known} done before)" if summary.known else ""
-        typer.echo(f"explained {written} of {total} molecule(s){before}; wrote {shown(str(out))}", err=True)
+        print_shown(f"explained {written} of {total} molecule(s){before}; wrote {shown(str(out))}", err=True)
     end_with(summary)
 
 
@@ -316,6 +316,6 @@ def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: 
     if job.as_json:
         typer.echo(json.dumps(job.writer.numbers(record, one), allow_nan=False))
     elif alone and not (job.quiet and kept):
-        typer.echo(shown(job.writer.terminal(record, one), lines=True))
+        print_shown(job.writer.terminal(record, one))
     elif not kept:
-        typer.echo(shown(line(record, one)))
+        print_shown(line(record, one))

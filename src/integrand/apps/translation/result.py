@@ -16,6 +16,7 @@ from ...files import write
 from ...render.text import alignment_grid
 from ...render.text.alignment_grid import Grid
 from ...render.text.tokens import Tokens
+from ...words import shown
 from ..text.result import Generated
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Alignment:
             colour: 24-bit colours.
             width: in letters; that of the terminal if not given. What is wider goes on below.
         """
-        return f"{self.text} → {self.translation}\n{alignment_grid.terminal(self.grid, colour=colour, width=width)}"
+        lead = shown(f"{self.text} → {self.translation}")
+        return f"{lead}\n{alignment_grid.terminal(self.grid, colour=colour, width=width)}"
 
     def html(
         self, *, title: str = "Which words contributed to each word of the translation", command: str | None = None
