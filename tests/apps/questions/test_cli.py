@@ -123,7 +123,7 @@ def test_what_is_no_text(run: Run, tmp_path: Path) -> None:
         (("rules", "nowhere.txt"), FileError, "cannot be read"),
         (("questions", "nowhere.txt"), FileError, "nowhere.txt cannot be read (No such file"),
         (("questions", "data/nowhere"), FileError, "data/nowhere cannot be read (No such file"),
-        (("questions", "."), FileError, "cannot be read (Is a directory)"),
+        (("questions", "."), FileError, "is a folder; expected"),
         (("rules", "nowhere.txt", "--out", "r.png"), OptionError, "expected a file that ends in"),
     ],
 )

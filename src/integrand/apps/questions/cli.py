@@ -17,8 +17,8 @@ from rich.progress import Progress
 from ...errors import OptionError
 from ...render import text as pictures
 from .. import questions as app
-from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, say, typed
-from .question_files import QuestionRecord, decoded, parsed, read
+from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, print_shown, say, typed
+from .question_files import BYTES, QuestionRecord, check_length, decoded, parsed, read
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
 """A single word with such an ending is taken for the name of a file, not for a question."""
@@ -70,7 +70,7 @@ def questions(
         typer.echo(pictures.terminal(lines, colour=colour and coloured(), detail=True), color=True)
     say(notes)
     if out is not None:
-        typer.echo(f"wrote {out}", err=True)
+        print_shown(f"wrote {out}", err=True)
 
 
 def rules(
@@ -98,24 +98,26 @@ def rules(
     labels = asked.labels_for(classifier.classes)
     if asked.labels is not None and labels is None:
         say([f"the labels of the file are not those of --model {model.value}; precision is by what the network says"])
-    with noted() as notes, _bar(len(asked.questions)) as tell:
+    with noted() as notes, _bar(len(asked.questions)) as counted:
         how: dict[str, Any] = {"tol": tol, "longest": longest, "least": least, "precise": precise, "most": most}
-        found = app.rules(classifier, asked.questions, labels, progress=tell, **how)
+        found = app.rules(classifier, asked.questions, labels, progress=counted, **how)
     if out is not None:
         found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))
     if as_json:
         typer.echo(json.dumps(found.numbers(), allow_nan=False))
     elif out is None:
-        typer.echo(str(found))
+        print_shown(str(found))
     say(notes)
     if out is not None:
-        typer.echo(f"wrote {out}", err=True)
+        print_shown(f"wrote {out}", err=True)
 
 
 def _asked(given: Sequence[str]) -> QuestionRecord:
     """The questions that were typed; if the only one is the name of a file, or -, those in the file or in standard input."""
     if len(given) == 1 and (given[0] == "-" or _is_path(given[0])):
         return _files(given)
+    for number, text in enumerate(given, 1):
+        check_length(text, f"question {number}")
     return QuestionRecord(tuple(given), None)
 
 
@@ -132,7 +134,10 @@ def _is_path(text: str) -> bool:
 
 def _typed() -> QuestionRecord:
     name = "standard input"
-    return parsed(decoded(sys.stdin.buffer.read(), name), name)
+    raw = sys.stdin.buffer.read(BYTES + 1)
+    if len(raw) > BYTES:
+        raise OptionError(f"got more than {BYTES >> 20} MiB from {name}; expected up to so many. Give the questions in parts.")
+    return parsed(decoded(raw, name), name)
 
 
 def _files(names: Sequence[str]) -> QuestionRecord:

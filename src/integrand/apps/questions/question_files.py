@@ -7,10 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import FileError
+from ...errors import FileError, InputError
+from ...files import read_bytes
+from ...words import shown
 
 TREC = ("description", "entity", "abbreviation", "person", "location", "number")
 """The classes of TREC-6, in the order of the numbers that TREC's files use for them."""
+
+BYTES = 1 << 28
+"""The most bytes of a file of questions: millions of them."""
+
+LONGEST = 10_000
+"""The most characters of a question; one of as many takes two seconds."""
+
+ANSWER = 200
+"""An answer with more characters than this is a text: no number and no date is as long."""
 
 _FINE = {"DESC": "description", "ENTY": "entity", "ABBR": "abbreviation", "HUM": "person", "LOC": "location", "NUM": "number"}
 _LABELLED = re.compile(r"(?:([0-5])|(DESC|ENTY|ABBR|HUM|LOC|NUM):\w+) (.*)")
@@ -61,13 +72,8 @@ def read(path: Path) -> QuestionRecord:
         path: a table with a column ``utterance``, separated by tabs, whose ``targetValue`` tells the class; or one question per
             line, each with TREC's label before it or none.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be read ({error.strerror or error}); expected a file with one question per line."
-        ) from None
-    return parsed(decoded(raw, str(path)), str(path))
+    name = shown(str(path))
+    return parsed(decoded(read_bytes(path, what="a file with one question per line", most=BYTES), name), name)
 
 
 def decoded(raw: bytes, name: str) -> str:
@@ -80,8 +86,23 @@ def decoded(raw: bytes, name: str) -> str:
         return raw.decode("latin-1")
 
 
+def check_length(text: str, name: str) -> None:
+    """Refuse a question that is too long to be one."""
+    if len(text) > LONGEST:
+        raise InputError(
+            f"{name} has {len(text):,} characters; expected a question of at most {LONGEST:,}. Is it one question per line?"
+        )
+
+
 def parsed(text: str, name: str) -> QuestionRecord:
     """Parse the text of a file into questions; see :func:`read`."""
+    found = _parsed(text, name)
+    for number, question in enumerate(found.questions, 1):
+        check_length(question, f"{name}: question {number}")
+    return found
+
+
+def _parsed(text: str, name: str) -> QuestionRecord:
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     if lines and "utterance" in lines[0].split("\t"):
         return _table(lines, name)
@@ -128,6 +149,8 @@ def _table(lines: Sequence[str], name: str) -> QuestionRecord:
 def _part(text: str) -> str:
     if text.lower() in {"yes", "no", "true", "false"}:
         return "yes-no"
+    if len(text) > ANSWER:
+        return "text"
     for kind, pattern in (("year", _YEARS), ("date", _DATE), ("number", _NUMBER)):
         if pattern.fullmatch(text):
             return kind

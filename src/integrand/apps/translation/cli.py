@@ -8,9 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ...errors import OptionError
 from ...files import writing
 from .. import translation
-from ..command_line import ScoreName, check_out, coloured, noted, say, typed
+from ..command_line import ScoreName, check_out, coloured, noted, print_shown, say, typed
+
+LONGEST = 2000
+"""The most characters of a text that is translated: each word takes a second or so."""
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
 
@@ -29,6 +33,9 @@ def translate(
 ) -> None:
     """Translate English to German. Which words contributed to each word of the translation?"""
     check_out(out, ENDINGS)
+    for name, given in (("a text", text), ("--target", target or "")):
+        if len(given) > LONGEST:
+            raise OptionError(f"got {name} of {len(given):,} characters; expected at most {LONGEST:,}. Translate it in parts.")
     translator = translation.load(device)
     with noted() as notes:
         found = translator.explain(text, target, score=score.value, tol=tol, beam=beam, progress=None)
@@ -43,4 +50,4 @@ def translate(
         typer.echo(found.terminal(colour=coloured(colour)), color=True)
     say(notes)
     if out is not None:
-        typer.echo(f"wrote {out}", err=True)
+        print_shown(f"wrote {out}", err=True)
