@@ -33,8 +33,11 @@ Messages say what was got, what was expected, and what to do.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 
@@ -140,10 +143,67 @@ wording: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
 """The words of warnings: an interface with names of its own for options puts them in here."""
 
 
+heeded: ContextVar[Callable[[str, type[Warning]], bool]] = ContextVar("heeded", default=lambda message, category: True)
+"""Whether to give a warning of this package at all: what collects several results may say some things once."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called into this package, however deep the warning arises."""
+    if not heeded.get()(message, category):
+        return
     package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
     warnings.warn(wording.get()(message), category, stacklevel=level)
+
+
+class Hush:
+    """A filter for warnings of some category that holds in threads that asked for it, and in no other.
+
+    Args:
+        category: the warnings that are not shown.
+    """
+
+    def __init__(self, category: type[Warning]) -> None:
+        self.entry = ("ignore", self, category, None, 0)  # as in warnings.filters, where this stands for a regular expression
+        self.threads: Counter[int] = Counter()
+
+    def match(self, _: str) -> bool:
+        """Whether the thread that warns asked for silence, whatever it says."""
+        return self.threads[threading.get_ident()] > 0
+
+
+_HUSHED: dict[type[Warning], Hush] = {}
+_FILTERS = threading.Lock()
+
+
+@contextmanager
+def quiet(*categories: type[Warning]) -> Iterator[None]:
+    """A context in which this thread does not show warnings of these categories, or any warnings if none are named.
+
+    ``warnings.catch_warnings`` puts back the filters of the process as it found them, which loses what other threads did to
+    them meanwhile, and for good what two threads do in turns.
+    """
+    me, wanted = threading.get_ident(), categories or (Warning,)
+    with _FILTERS:
+        hushed = [_HUSHED.setdefault(category, Hush(category)) for category in wanted]
+        for one in hushed:
+            one.threads[me] += 1
+            _remove(one.entry)
+            warnings.filters.insert(0, one.entry)  # type: ignore[attr-defined]  # before those that came later
+    try:
+        yield
+    finally:
+        with _FILTERS:
+            for one in hushed:
+                one.threads[me] -= 1
+                one.threads += Counter()  # forgets those with nothing left
+                if not one.threads:
+                    _remove(one.entry)
+
+
+def _remove(entry: tuple[object, ...]) -> None:
+    """Take an entry out of the filters, if it is there."""
+    if entry in warnings.filters:
+        warnings.filters.remove(entry)  # type: ignore[attr-defined]

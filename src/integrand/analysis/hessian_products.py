@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from ..arrays import Floats, Ints
@@ -19,6 +18,7 @@ from ..errors import GradientError, NonFiniteError
 from ..evaluation.checks import check_finite
 from ..evaluation.evaluator import Evaluator, has_float64
 from ..functions.layer import uncompiled
+from ..functions.model_state import PROCESS
 from ..paths.base import Nodes
 from ..trees import Leaves, flat, unflat
 from .interaction_rows import InteractionRows
@@ -27,13 +27,8 @@ from .interaction_rows import InteractionRows
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
     """Attention by plain matrix products and models as written: fused and compiled kernels have no second derivative."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    with sdpa_kernel(SDPBackend.MATH), uncompiled():
-        try:
-            torch.backends.mha.set_fastpath_enabled(False)
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
+    with PROCESS.claimed(switches={"attention": "plain", "fast path": "off"}), uncompiled():
+        yield
 
 
 class Softened(TorchFunctionMode):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,11 @@ from torch import Tensor
 
 from ..attribution import Attribution
 from ..baselines.resolve import Baseline
-from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning
+from ..errors import InputError, ModelError, OptionError, ZeroAttributionWarning, heeded
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
+from ..functions.model_state import keeping_random_state
+from ..functions.randomness import noticing_draws
 from ..functions.target import Score, Target
 from ..methods import by_name
 from ..methods.deeplift import DeepLift
@@ -139,24 +140,25 @@ class Settings(TypedDict, total=False):
 
 @contextmanager
 def _saying_once(said: set[str]) -> Iterator[None]:
-    """A context that shows each warning of zero attributions once, not once for every method.
+    """A context that gives each warning of zero attributions once, not once for every method.
 
     Args:
-        said: the warnings that were shown already; new ones are added.
+        said: the warnings that were given already; new ones are added.
     """
-    with warnings.catch_warnings():
-        show = warnings.showwarning
 
-        def shown(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
-            if issubclass(category, ZeroAttributionWarning):
-                what = str(message).partition(":")[0]
-                if what in said:
-                    return
-                said.add(what)
-            show(message, category, *where, **options)
+    def first(message: str, category: type[Warning]) -> bool:
+        what = message.partition(":")[0]
+        new = what not in said
+        if issubclass(category, ZeroAttributionWarning):
+            said.add(what)
+            return new
+        return True
 
-        warnings.showwarning = shown
+    token = heeded.set(first)
+    try:
         yield
+    finally:
+        heeded.reset(token)
 
 
 def _named(methods: object) -> dict[str, Method]:
@@ -213,7 +215,8 @@ def _same_draws(baseline: Baseline, draws: int) -> Baseline:
     """A function that draws baselines replaced by what it drew, the same for every method."""
     if not callable(baseline) or isinstance(baseline, Tensor):
         return baseline
-    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+    cuda = [torch.device("cuda", torch.cuda.current_device())] if torch.cuda.is_initialized() else []
+    with keeping_random_state(cuda), noticing_draws():
         return [baseline() for _ in range(draws)]
 
 

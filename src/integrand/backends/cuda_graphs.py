@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from ..functions.call import ModelCall
 from ..functions.model_notes import notes_of
-from ..functions.model_state import all_modules, in_train_mode, modules_of
+from ..functions.model_state import PROCESS, all_modules, in_train_mode, modules_of
 from ..functions.target import Scorer
 from ..trees import Leaves
 from .precision import PrecisionMode
@@ -102,7 +101,7 @@ class CapturedGraph:
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            with _no_waiting():
+            with PROCESS.claimed(switches={"waiting for a GPU": "refused"}):  # a capture would fail of it, for good
                 _eager(own, mode, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
             torch.cuda.synchronize()
             # As torch.cuda.graph does, which also gives back all memory that torch keeps, and takes long to get it again.
@@ -128,19 +127,6 @@ class CapturedGraph:
 def _eager(function: TorchFunction, mode: PrecisionMode, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
     """Scores and gradients without a graph, in a precision mode."""
     return mode.value_and_grad(function, leaves, rows) if mode.low else function.value_and_grad(leaves, rows)
-
-
-@contextmanager
-def _no_waiting() -> Iterator[None]:  # needs a GPU
-    """Refuse what waits for the GPU before a capture that would fail of it, which torch does not recover from."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that not everything is found
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
 
 
 def _fill(points: Leaves, labels: Tensor, leaves: Leaves, rows: Tensor) -> None:
@@ -252,7 +238,8 @@ class GraphedRows:
             if uses <= USES:
                 with self._watching(key):
                     return self._padded(mode, leaves, rows, size)
-            with ONE_AT_A_TIME:
+            # No other call runs on a GPU meanwhile, and nobody waits for that who holds the lock.
+            with PROCESS.claimed(switches={"capturing": "now"}), ONE_AT_A_TIME:
                 self._make_room(size)
                 graphs[key] = self._captured(mode, leaves, rows, size)
         graph: CapturedGraph | None = graphs.get(key)

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..arrays import Bools, Floats, Ints
 from ..functions.call import RunsRows
 from ..functions.function import Function
+from ..functions.model_state import PROCESS
 from ..trees import Leaves
 from .torch_function import TorchFunction
 
@@ -51,15 +52,8 @@ class PrecisionMode:
         if self.name != "tf32":
             yield
             return
-        cudnn = torch.backends.cudnn
-        options = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-        before = torch.get_float32_matmul_precision()
-        with cudnn.flags(**options, allow_tf32=True):
-            torch.set_float32_matmul_precision("high")
-            try:
-                yield
-            finally:
-                torch.set_float32_matmul_precision(before)
+        with PROCESS.claimed(switches={"tf32": True}):
+            yield
 
     def value_and_grad(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""

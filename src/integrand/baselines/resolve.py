@@ -12,6 +12,7 @@ from torch import Tensor
 from ..backends.torch_function import TorchFunction
 from ..errors import InputError, ModelError
 from ..functions.layer import LayerCall, calls_differ, capture
+from ..functions.randomness import noticing_draws
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten, matched
 
 Baseline = Tensors | float | Sequence[Tensors | float] | Callable[[], Tensors] | None
@@ -32,7 +33,8 @@ def resolve_baselines(baseline: Baseline, function: TorchFunction, draws: int) -
 def _listed(baseline: Any, tree: Tree, draws: int) -> list[Any]:
     """The baselines to average as a list; each of them may still be a stack of several."""
     if callable(baseline) and not isinstance(baseline, Tensor):
-        return [baseline() for _ in range(draws)]
+        with noticing_draws():
+            return [baseline() for _ in range(draws)]
     if not isinstance(baseline, list):
         return [baseline]
     if not baseline:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..backends.precision import PrecisionMode
 from ..backends.replica import replicated
 from ..backends.torch_function import TorchFunction
 from ..errors import OptionError
 from ..functions.layer import uncompiled
-from ..functions.model_state import cuda_in_float32, modules_of
+from ..functions.model_state import PROCESS, all_modules, keeping_random_state, modules_of, needed_switches
 from ..memory import cut, in_chunks, out_of_memory
 from ..paths.base import Piece
 from .chunks import Chunks
@@ -161,15 +161,15 @@ class WorkerPool:
             stack.callback(torch.set_num_threads, threads)  # each thread has its own, but one that starts later the last
         cuda = {device for device in self.devices if device.type == "cuda"}
         if cuda:
-            stack.enter_context(torch.random.fork_rng(list(cuda)))
-        if cuda and self.home.type != "cuda":  # else the caller has seen to it
-            modules = [part for module in modules_of(function.call.model) for part in module.modules()]
-            stack.enter_context(cuda_in_float32(recurrent=any(isinstance(part, nn.RNNBase) for part in modules)))
+            stack.enter_context(keeping_random_state(cuda))
+            modules = all_modules(modules_of(function.call.model))
+            stack.enter_context(PROCESS.claimed(switches=needed_switches(modules, cuda=True)))
         if function.layered:
             stack.enter_context(uncompiled())
 
     def _enlist(self) -> None:
-        """Make the thread that calls a worker."""
+        """Make the thread that calls a worker, which has all modules and switches that its caller has."""
+        PROCESS.help_another_thread()
         self._local.device, function = self._free.popleft()
         self._local.runner = Runner(function, graphs=False)
         if self._local.device.type == "cpu":

@@ -7,6 +7,7 @@ that together they account for the whole score.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from ..errors import ModelError, NonFiniteError, OptionError
 from ..memory import all_rows, joined
 from ..trees import Leaves
 from .call import ModelCall, take
-from .model_state import modules_of
+from .model_state import PROCESS, modules_of
 
 LayerSide = Literal["output", "input"]
 
@@ -241,11 +242,19 @@ def calls_differ(module: nn.Module) -> str:
 
 @contextmanager
 def visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterator[None]:
-    """Hooks on the modules that show each call's tensors to ``visit`` and put back what it returns."""
+    """Hooks on the modules that show each call's tensors to ``visit`` and put back what it returns.
+
+    The modules are everybody's: what other threads run through them meanwhile is left alone.
+    """
     calls = [0] * len(modules)
     handles = []
+    owner = threading.current_thread()
 
     def through(index: int, value: Any) -> Any:
+        thread = threading.current_thread()
+        # Autograd's own threads, which run checkpointed layers once more, are none that Python has started.
+        if thread is not owner and not isinstance(thread, threading._DummyThread):
+            return None  # which leaves the value as it is
         parts, spec = pytree.tree_flatten(value)
         new = visit(index, calls[index], parts)
         calls[index] += 1
@@ -274,7 +283,13 @@ def visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterato
 
 def uncompiled() -> AbstractContextManager[Any]:
     """What torch.compile made runs as written, since compiled code does not see hooks that come later."""
-    if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
-        eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-        return eager
-    return nullcontext()
+    return PROCESS.claimed(switches={"compiler": "eager"}) if _something_is_compiled() else nullcontext()
+
+
+def _something_is_compiled() -> bool:
+    """Whether ``torch.compile`` was ever called, as far as can be seen; other parts of torch load the compiler, too."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is None or not hasattr(torch.compiler, "set_stance"):
+        return False
+    backends = getattr(frames, "cached_backends", None)
+    return backends is None or any(backend is not None for backend in list(backends.values()))

@@ -1,7 +1,7 @@
 """The modules that a callable runs, and running them without leaving a trace.
 
 After a call modes, ``requires_grad``, buffers, torch's random state and its switches are as they were before. Calls from
-several threads that run the same model wait for each other.
+several threads that run the same modules, or need a switch of the process at different values, wait for each other.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import os
 import random
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import InPlaceWarning, ModelError, TrainModeError, warn
+from ..errors import InPlaceWarning, ModelError, TrainModeError, quiet, warn
 
 DEPTH = 5
 """How far to look: a partial of a bound method of an object with a list of modules is this deep."""
@@ -74,11 +75,10 @@ class RandomSources:
     def __init__(self, model: Callable[..., Any]) -> None:
         self._held = generators_of(model)
 
-    def state(self) -> tuple[Any, ...]:
-        """Their state, to be compared with that of before."""
-        states = [torch.get_rng_state().numpy().tobytes(), *_numpy_state(np.random.get_state()), random.getstate()]
-        if torch.cuda.is_initialized():
-            states.append(torch.cuda.get_rng_state().numpy().tobytes())
+    def state(self) -> tuple[list[Any], list[Any]]:
+        """Their state, to be compared with that of before: of torch's own generators, and of all others."""
+        current = [torch.device("cuda", torch.cuda.current_device())] if torch.cuda.is_initialized() else []
+        states = [*_numpy_state(np.random.get_state()), random.getstate()]
         for generator in self._held:
             if isinstance(generator, torch.Generator):
                 states.append(generator.get_state().numpy().tobytes())
@@ -86,7 +86,7 @@ class RandomSources:
                 states.append(repr(generator.bit_generator.state))
             else:
                 states += _numpy_state(generator.get_state()) if hasattr(generator, "get_state") else [generator.getstate()]
-        return tuple(states)
+        return _torch_states(current), states
 
 
 def _numpy_state(state: Any) -> list[Any]:
@@ -220,65 +220,62 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
     attention without gradients is computed as with them, and recurrent networks may be differentiated in eval mode.
     Afterwards parameters' ``requires_grad``, buffers, torch's random state and switches are as before, whatever happened.
 
-    Another thread that runs the same modules inside such a context waits until this one is through: what is switched,
-    replaced and put back belongs to the modules, not to the thread.
+    Another thread that wants to run the same modules, or others with the same parameters or buffers, inside such a context
+    waits until this one is through: what is switched, replaced and put back belongs to them, not to the thread.
     """
     roots = modules_of(model)
-    with ExitStack() as stack:
-        for root in sorted(roots, key=id):  # in the same order by everybody, so that no two wait for each other
-            stack.enter_context(_lock_of(root))
-        stack.enter_context(_put_back(roots, differentiable=differentiable))
+    modules = all_modules(roots)
+    every = {id(p): p for m in modules for _, p in m._parameters.items() if p is not None}
+    cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
+    if torch.cuda.is_initialized():  # also where no module can be seen
+        cuda.add(torch.device("cuda", torch.cuda.current_device()))
+    parts = [*map(id, modules), *every, *(id(b) for m in modules for _, b in m._buffers.items() if b is not None)]
+    with (
+        PROCESS.claimed(parts, needed_switches(modules, cuda=bool(cuda))),
+        keeping_random_state(cuda),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        _put_back(roots, modules, every, differentiable),
+    ):
         yield
 
 
-_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
-
-
-def _lock_of(module: nn.Module) -> threading.RLock:
-    """The lock of a module, the same each time; one that nobody shares for modules that cannot be referred to weakly."""
-    try:
-        return _LOCKS.setdefault(module, threading.RLock())
-    except TypeError:
-        return threading.RLock()
+def needed_switches(modules: Sequence[nn.Module], *, cuda: bool) -> dict[str, Hashable]:
+    """The switches that matter to a call that does not turn them itself, and their values; None: as the user has them."""
+    needed: dict[str, Hashable] = {"fast path": "off", "attention": None, "onednn": None, "compiler": None}
+    if cuda:
+        # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
+        needed["cudnn"] = "off" if any(isinstance(module, nn.RNNBase) for module in modules) else None
+        needed |= {"tf32": False, "capturing": None}
+    return needed
 
 
 @contextmanager
-def _put_back(roots: Sequence[nn.Module], *, differentiable: bool) -> Iterator[None]:
-    """What :func:`undisturbed` does, for one thread."""
-    modules = all_modules(roots)
+def _put_back(
+    roots: Sequence[nn.Module], modules: Sequence[nn.Module], every: Mapping[int, nn.Parameter], differentiable: bool
+) -> Iterator[None]:
+    """Modules whose parameters do not ask for gradients inside, and which are as they were afterwards."""
     if any(map(in_train_mode, modules)):
         check_eval_mode(roots)
-    every = {id(p): p for m in modules for _, p in m._parameters.items() if p is not None}
-    parameters = {key: parameter for key, parameter in every.items() if parameter.requires_grad}
-    if any(parameter.is_inference() for parameter in parameters.values()):
+    parameters = [parameter for parameter in every.values() if parameter.requires_grad]
+    if any(parameter.is_inference() for parameter in parameters):
         raise ModelError(
             "the model was built inside torch.inference_mode(), and its parameters cannot take part in a gradient. Expected "
             "ordinary parameters: build or load the model outside, or explain copy.deepcopy(model)."
         )
     buffers, watched = _kept_buffers(modules)
-    cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
-    if torch.cuda.is_initialized():  # also where no module can be seen
-        cuda.add(torch.device("cuda", torch.cuda.current_device()))
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(list(cuda)))
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(_SAME_ATTENTION)
-        if cuda:
-            recurrent = any(isinstance(module, nn.RNNBase) for module in modules)
-            stack.enter_context(cuda_in_float32(recurrent=recurrent))
-        try:
-            if not differentiable:
-                for parameter in parameters.values():
-                    parameter.requires_grad_(False)
-            yield
-        finally:
-            for parameter in parameters.values():
-                parameter.requires_grad_(True)
-            for kept in buffers:
-                kept.put_back()
-            for module, name, buffer, _ in watched:
-                _bind(module, name, buffer)
+    try:
+        if not differentiable:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        for kept in buffers:
+            kept.put_back()
+        for module, name, buffer, _ in watched:
+            _bind(module, name, buffer)
     written = [f"{name!r} ({buffer.numel()} entries)" for _, name, buffer, version in watched if buffer._version != version]
     if written:
         warn(
@@ -289,49 +286,249 @@ def _put_back(roots: Sequence[nn.Module], *, differentiable: bool) -> Iterator[N
         )
 
 
-class SameAttention:
-    """A context in which attention is computed as it is with gradients, also without.
-
-    PyTorch has kernels for whole encoder layers that it takes only where no gradient is asked for. They round differently, and
-    on a GPU their GELU is an approximation: 1e-4 off in float64, which would look like rows that influence each other. The
-    switch is the process's, so that the first thread to enter turns it and the last one to leave turns it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._users, self._before = threading.Lock(), 0, True
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._before = torch.backends.mha.get_fastpath_enabled()
-                torch.backends.mha.set_fastpath_enabled(False)
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                torch.backends.mha.set_fastpath_enabled(self._before)
+_CALL = threading.local()
 
 
-_SAME_ATTENTION = SameAttention()
+def only_thread() -> bool:
+    """Whether no other thread could have drawn random numbers meanwhile."""
+    return len(sys._current_frames()) == 1
+
+
+def note_draws() -> None:
+    """Take note that the call that this thread is in draws from torch's generators, whose state is then put back after it."""
+    _CALL.draws = True
 
 
 @contextmanager
-def cuda_in_float32(*, recurrent: bool) -> Iterator[None]:
-    """No TF32, which moves attributions of image networks by per cent; and recurrent networks that can be differentiated."""
-    cudnn = torch.backends.cudnn
-    # cuDNN refuses the backward of a recurrent network in eval mode; PyTorch's own kernels do not.
-    options = {"benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic, "allow_tf32": False}
-    precision = torch.get_float32_matmul_precision()
-    with cudnn.flags(enabled=cudnn.enabled and not recurrent, **options):
+def keeping_random_state(cuda: Iterable[torch.device]) -> Iterator[None]:
+    """Put torch's random state back afterwards, on the CPU and on some GPUs, if it was this call that drew from it.
+
+    Torch's generators belong to the process. Beside other threads, which may draw from them at any time, a state that has
+    changed is left alone unless :func:`note_draws` was told that the call itself draws: whoever drew meanwhile would otherwise
+    get the same numbers once more.
+    """
+    devices, outermost = list(cuda), not hasattr(_CALL, "draws")
+    before = _torch_states(devices)
+    if outermost:
+        _CALL.draws = False
+    try:
+        yield
+    finally:
+        drew = _CALL.draws
+        if outermost:
+            del _CALL.draws
+        if _torch_states(devices) != before and (drew or only_thread()):
+            first, *others = (torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in before)
+            torch.set_rng_state(first)
+            for device, state in zip(devices, others, strict=True):
+                torch.cuda.set_rng_state(state, device)
+
+
+def _torch_states(devices: Sequence[torch.device]) -> list[bytes]:
+    states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+    return [state.numpy().tobytes() for state in states]
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadNeeds:
+    """What a thread needs of the process while it runs a model.
+
+    Attributes:
+        parts: what no other thread may have at the same time: modules, parameters and buffers, by their ids.
+        switches: the value of each switch that matters, by its name; None for the value that the user has given it.
+    """
+
+    parts: frozenset[Hashable] = frozenset()
+    switches: Mapping[str, Hashable] = field(default_factory=dict)
+
+    def joined(self, inner: ThreadNeeds) -> ThreadNeeds:
+        """This and what is needed further in: switches keep the value that somebody further out has asked for by name."""
+        if not self.parts and not self.switches:
+            return inner
+        turned = {name: value for name, value in inner.switches.items() if value is not None or name not in self.switches}
+        return ThreadNeeds(self.parts | inner.parts, {**self.switches, **turned})
+
+    def allows(self, other: ThreadNeeds) -> bool:
+        """Whether another thread may have what it needs at the same time."""
+        same = all(other.switches.get(name, value) == value for name, value in self.switches.items())
+        return same and self.parts.isdisjoint(other.parts)
+
+
+class SharedProcess:
+    """What threads share, and lets them wait for each other where two cannot have it both: modules, and switches.
+
+    A switch is turned when the first thread needs it turned, and turned back after the last. A thread that needs another value
+    waits until nobody needs the present one. While it waits, it gives up its switches, but not its modules, since it runs
+    nothing; all that it needs is then taken at once. So no two threads wait for each other, and no switch is ever at a value
+    that a running thread does not expect.
+
+    Args:
+        switches: by their names, functions from a value to a context in which the switch has this value.
+    """
+
+    def __init__(self, switches: Mapping[str, Callable[[Any], AbstractContextManager[Any]]]) -> None:
+        self._switches = switches
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all threads, as after a fork, which none but the caller survives."""
+        self._turn = threading.Condition()
+        self._held: dict[int, list[ThreadNeeds]] = {}
+        self._running: dict[int, ThreadNeeds] = {}
+        self._waiting: list[ThreadNeeds] = []
+        self._turned: dict[str, tuple[Hashable, ExitStack]] = {}
+        self._helper = threading.local()
+
+    def help_another_thread(self) -> None:
+        """Let the calling thread work for another one, which has what both need: it claims nothing from now on."""
+        self._helper.helps = True
+
+    @contextmanager
+    def claimed(self, parts: Iterable[Hashable] = (), switches: Mapping[str, Hashable] | None = None) -> Iterator[None]:
+        """Have some parts to oneself, and switches at some values, while in this context; waits until that is possible."""
+        if getattr(self._helper, "helps", False):
+            yield
+            return
+        claim, me = ThreadNeeds(frozenset(parts), switches or {}), threading.get_ident()
         try:
-            if precision != "highest":
-                torch.set_float32_matmul_precision("highest")
+            with self._turn:
+                self._change(me, [*self._held.get(me, ()), claim])
             yield
         finally:
-            if precision != "highest":
-                torch.set_float32_matmul_precision(precision)
+            with self._turn:
+                self._change(me, [one for one in self._held.get(me, ()) if one is not claim])
+
+    def _change(self, me: int, claims: list[ThreadNeeds]) -> None:
+        """Let a thread have these claims instead of those that it has; those of one that enters come last in the queue."""
+        wanted, before = functools.reduce(ThreadNeeds.joined, claims, ThreadNeeds()), self._running.get(me)
+        if not self._free(me, wanted, queues=before is None):
+            if before is not None:
+                self._settle(me, self._held[me], ThreadNeeds(before.parts))
+            self._waiting.append(wanted)
+            try:
+                self._turn.wait_for(lambda: self._free(me, wanted, queues=before is None))
+            except BaseException:
+                if len(claims) < len(self._held.get(me, ())):  # an interrupt while leaving: that is done in any case
+                    self._settle(me, claims, wanted)
+                raise
+            finally:
+                self._waiting.remove(wanted)
+        self._settle(me, claims, wanted)
+
+    def _free(self, me: int, wanted: ThreadNeeds, *, queues: bool) -> bool:
+        """Whether a thread can have what it wants: nobody has it otherwise and, if it queues, nobody has waited longer."""
+        if any(not wanted.allows(other) for thread, other in self._running.items() if thread != me):
+            return False
+        return not queues or all(map(wanted.allows, takewhile(lambda other: other is not wanted, self._waiting)))
+
+    def _settle(self, me: int, claims: list[ThreadNeeds], running: ThreadNeeds) -> None:
+        """Note what a thread has, turn switches accordingly, and let the others look."""
+        if claims:
+            self._held[me], self._running[me] = claims, running
+        else:
+            self._held.pop(me, None)
+            self._running.pop(me, None)
+        needed = {n: v for one in self._running.values() for n, v in one.switches.items() if v is not None}
+        for name in [name for name, (value, _) in self._turned.items() if needed.get(name) != value]:
+            self._turned.pop(name)[1].close()
+        for name in needed.keys() - self._turned.keys():
+            stack = ExitStack()
+            stack.enter_context(self._switches[name](needed[name]))
+            self._turned[name] = needed[name], stack
+        if self._waiting:
+            self._turn.notify_all()
+
+
+@contextmanager
+def _without_fast_path(_: object) -> Iterator[None]:
+    """Attention computed as it is with gradients, also without.
+
+    PyTorch has kernels for whole encoder layers that it takes only where no gradient is asked for. They round differently, and
+    on a GPU their GELU is an approximation: 1e-4 off in float64, which would look like rows that influence each other.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _plain_attention(_: object) -> AbstractContextManager[Any]:
+    """Attention as plain matrix products, which can be followed and differentiated twice, not as one fused kernel."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    plain: AbstractContextManager[Any] = sdpa_kernel(SDPBackend.MATH)
+    return plain
+
+
+@contextmanager
+def _without_onednn(_: object) -> Iterator[None]:
+    """Recurrent layers as plain operations: oneDNN runs a whole one in one kernel."""
+    # Not torch.backends.mkldnn.flags, which warns about Intel GPUs.
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def _without_cudnn(_: object) -> Iterator[None]:
+    before, torch.backends.cudnn.enabled = torch.backends.cudnn.enabled, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+@contextmanager
+def _tf32(on: bool) -> Iterator[None]:
+    """TF32 on a GPU on or off. It moves attributions of image networks by per cent."""
+    cudnn, precision, wanted = torch.backends.cudnn, torch.get_float32_matmul_precision(), "high" if on else "highest"
+    before = cudnn.allow_tf32
+    try:
+        if before != on:
+            cudnn.allow_tf32 = on
+        if precision != wanted:
+            torch.set_float32_matmul_precision(wanted)
+        yield
+    finally:
+        if before != on:
+            cudnn.allow_tf32 = before
+        if precision != wanted:
+            torch.set_float32_matmul_precision(precision)
+
+
+@contextmanager
+def _no_waiting(_: object) -> Iterator[None]:  # needs a GPU
+    """Refuse what waits for the GPU."""
+    before = torch.cuda.get_sync_debug_mode()
+    with quiet():  # that not everything is found
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+PROCESS = SharedProcess(
+    {
+        "fast path": _without_fast_path,
+        "attention": _plain_attention,
+        "onednn": _without_onednn,
+        "compiler": lambda _: torch.compiler.set_stance("force_eager"),
+        "cudnn": _without_cudnn,
+        "tf32": _tf32,
+        "waiting for a GPU": _no_waiting,
+        "capturing": nullcontext,  # a CUDA graph
+    }
+)
+"""The modules and switches of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=PROCESS.reset)
 
 
 @dataclass(frozen=True)

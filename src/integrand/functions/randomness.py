@@ -19,7 +19,7 @@ from ..trees import Leaves, flat
 from .call import Model
 from .function import Function
 from .layer import uncompiled
-from .model_state import RandomSources, undisturbed
+from .model_state import RandomSources, note_draws, only_thread, undisturbed
 
 if TYPE_CHECKING:
     from ..backends.torch_function import TorchFunction
@@ -47,14 +47,16 @@ def scores_again(function: Function, leaves: Leaves | None = None) -> Floats:
 
 
 def refuse_random_draws(function: TorchFunction, sources: RandomSources) -> None:
-    """Refuse a model that has drawn random numbers, and whose scores depend on them, before anything is integrated.
+    """Refuse a model that may have drawn random numbers, and whose scores depend on them, before anything is integrated.
 
     A model that draws and does not use it, or that seeds its generator in each call, is let through.
 
     Args:
         function: what is explained.
-        sources: what its model may have drawn from.
+        sources: what its model may have drawn from, and something did draw from.
     """
+    if not only_thread() and not _draws(function, sources):
+        return  # another thread did
     calls = max(FEWEST_CALLS, -(-REPEATS // function.examples))
     refuse_randomness(function, 1)
     first = sources.state()
@@ -62,6 +64,60 @@ def refuse_random_draws(function: TorchFunction, sources: RandomSources) -> None
     if sources.state() == first:
         return  # each call leaves the generator in the same state: it is seeded inside
     refuse_randomness(function, calls - 2, halfway=True)
+
+
+QUIET = 4
+"""Forward passes during one of which, it is hoped, no other thread draws from numpy's or Python's generator."""
+
+
+def _draws(function: TorchFunction, sources: RandomSources) -> bool:
+    """Whether it is the model that draws, beside other threads that may; noted if torch's generators have to be put back."""
+    for _ in range(QUIET):
+        before = sources.state()
+        with DrawsNoticed() as noticed, uncompiled():
+            scores_again(function)
+        if noticed.drawn:
+            note_draws()
+            return True
+        if sources.state()[1] == before[1]:  # neither numpy's generator, nor Python's, nor one that the model holds
+            return False
+    return True
+
+
+@contextmanager
+def noticing_draws() -> Iterator[None]:
+    """Call a user's function inside that may draw from torch's generators: they are then put back after the call."""
+    if only_thread():  # they are in any case
+        yield
+        return
+    with DrawsNoticed() as noticed:
+        yield
+    if noticed.drawn:
+        note_draws()
+
+
+class DrawsNoticed(TorchDispatchMode):
+    """A context that notices whether this thread draws from torch's own generators, whatever other threads do.
+
+    Attributes:
+        drawn: whether it has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drawn = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation, and look at what kind it is."""
+        kwargs = kwargs or {}
+        if not self.drawn and torch.Tag.nondeterministic_seeded in func.tags:
+            names, usual = [one.name for one in func._schema.arguments], func._schema.arguments
+            given = {one.name: one.default_value for one in usual if one.has_default_value()}
+            given |= dict(zip(names, args, strict=False)) | kwargs
+            # Attention and recurrent layers may draw, but do so only for dropout.
+            rates = [given.get(name, True) for name in ("dropout_p", "dropout", "train", "training")]
+            self.drawn = given.get("generator") is None and all(rate not in (0, False) for rate in rates)
+        return func(*args, **kwargs)
 
 
 def refuse_randomness(function: TorchFunction, calls: int, *, halfway: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from ..arrays import Bools, Floats, Ints
 from ..backends.torch_function import TorchFunction
+from ..errors import quiet
 from ..evaluation.evaluator import Evaluator
 from ..memory import out_of_memory
 from ..paths.base import Nodes
@@ -189,8 +189,7 @@ class LinePart:
     def run(self) -> dict[int, PathLine]:
         """What the network gives along each stretch, but for those with too many regions."""
         program = self.network.program
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # operations that torch runs row by row
+        with torch.no_grad(), quiet():  # operations that torch runs row by row
             for number, step in enumerate(program.operations):
                 wide = widened(step)
                 if kinked(step):

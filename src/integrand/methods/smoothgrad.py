@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
@@ -15,7 +14,7 @@ from torch import Tensor
 from ..attribution import Attribution
 from ..backends.torch_function import TorchFunction
 from ..certificate import Promise
-from ..errors import ConvergenceWarning, NonFiniteError, OptionError, ZeroAttributionWarning
+from ..errors import ConvergenceWarning, NonFiniteError, OptionError, ZeroAttributionWarning, quiet
 from ..functions.call import RunsRows
 from ..trees import Leaves, add_rows, flat, flatten, unflat
 from .gradients import Gradient
@@ -147,9 +146,7 @@ class _NoisyRuns:
         noise = torch.randn(pairs, self.problem.features, generator=self.generator, dtype=torch.float64)
         rows = active.repeat(2 * pairs)
         problem = self._at(rows, torch.stack([noise, -noise], 1).flatten(0, 1).to(self.problem.device))
-        with warnings.catch_warnings():  # the error of the mean accounts for what a single run warns of
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", ZeroAttributionWarning)
+        with quiet(ConvergenceWarning, ZeroAttributionWarning):  # the error of the mean accounts for what a single run warns of
             result = self.method.attribute(problem)
         certificate = result.certificate
         own = torch.tensor([one.error * one.magnitude for one in certificate], dtype=torch.float64, device=rows.device)

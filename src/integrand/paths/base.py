@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..certificate import Promise, promised
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, quiet
 from ..trees import Leaves, Tensors, Tree, flat, flatten, unflat
 
 At = Callable[[Tensor, Tensor], tuple[Leaves, Leaves]]
@@ -181,7 +181,7 @@ class Curve:
 
     Attributes:
         function: from a scalar tensor t to a point, in the structure of the input, for the whole batch.
-        velocity: its derivative, from t to the same structure; by forward-mode differentiation if not given.
+        velocity: its derivative, from t to the same structure; by automatic differentiation if not given.
         knots: times where the curve has a corner; it must be smooth in between.
     """
 
@@ -227,8 +227,10 @@ class Curve:
             return flatten(self.function(t), what="the path's point")[1]
 
         if self.velocity is None:
-            load_forward_mode()
-            point, speed, *_ = torch.func.jvp(leaves_of, (time,), (torch.ones_like(time),))
+            try:
+                point, speed = backward_twice(leaves_of, (time,), (torch.ones_like(time),))
+            except RuntimeError:  # an operation that cannot be differentiated twice, or an error of the user's
+                point, speed = forward_mode(leaves_of, (time,), (torch.ones_like(time),))
         else:
             point = leaves_of(time)
             speed_tree, speed = flatten(self.velocity(time), what="the path's velocity")
@@ -302,11 +304,44 @@ def same_shape(what: str, tree: Tree, leaves: Leaves, like_tree: Tree, like: Lea
             )
 
 
+def backward_twice(function: Callable[..., Leaves], points: Leaves, velocities: Leaves) -> tuple[Leaves, Leaves]:
+    """The values of a function at points, and its derivative along velocities, by differentiating backward twice.
+
+    The backward pass is linear in what it starts with, and its derivative in that is the derivative along a direction. Unlike
+    the forward mode, it shares nothing with other threads.
+
+    >>> values, speeds = backward_twice(lambda x: (x**2,), (torch.tensor([3.0]),), (torch.tensor([2.0]),))
+    >>> speeds
+    (tensor([12.]),)
+    """
+    with torch.enable_grad():
+        inputs = tuple(point.detach().requires_grad_() for point in points)
+        values = function(*inputs)
+        moving = [value for value in values if value.requires_grad]
+        seeds = [torch.zeros_like(value, requires_grad=True) for value in moving]
+        back = torch.autograd.grad(moving, inputs, seeds, create_graph=True, allow_unused=True) if moving else ()
+        pairs = [(one, v) for one, v in zip(back, velocities, strict=False) if one is not None and one.requires_grad]
+        outs, weights = [one for one, _ in pairs], [v.to(one.dtype) for one, v in pairs]
+        found = iter(torch.autograd.grad(outs, seeds, weights, allow_unused=True, materialize_grads=True) if pairs else ())
+    speeds = [next(found, None) if value.requires_grad else None for value in values]
+    return values, tuple(torch.zeros_like(v) if s is None else s for v, s in zip(values, speeds, strict=True))
+
+
+_FORWARD_MODE = threading.RLock()
+
+
+def forward_mode(function: Callable[..., Leaves], points: Leaves, velocities: Leaves) -> tuple[Leaves, Leaves]:
+    """As :func:`backward_twice`, by forward-mode differentiation, whose levels belong to the process: one thread at a time."""
+    with _FORWARD_MODE:
+        _load_forward_mode()
+        values, speeds, *_ = torch.func.jvp(function, points, velocities)
+        return values, speeds
+
+
 @cache
-def load_forward_mode() -> None:
+def _load_forward_mode() -> None:
     """Torch's first forward-mode derivative warns about its own internals; users did nothing that they could change."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.ones(()),))
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import operator
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..backends.torch_function import TorchFunction
-from ..errors import IntegrandError, ModelError
+from ..errors import IntegrandError, ModelError, quiet
 from ..functions.layer import uncompiled
-from ..functions.model_state import modules_of
+from ..functions.model_state import PROCESS, modules_of
 from ..memory import out_of_memory
 from ..trees import Leaves
 from .program import Operation, Program, Ref
@@ -60,13 +57,7 @@ def trace(function: TorchFunction, rows: Tensor, *, open_rows: bool = False, che
         return function.scores(points[:count], points[-1] if open_rows else rows)
 
     names = _parameter_names(function.call.model)
-    with _plain_kernels():
-        program = _traced(scores, leaves, names)
-    if any(
-        operation.name.startswith("mkldnn_rnn") for operation in program.operations
-    ):  # oneDNN runs a whole recurrent layer in one kernel
-        with _plain_kernels(), _without_onednn():
-            program = _traced(scores, leaves, names)
+    program = _in_plain_kernels(lambda: _traced(scores, leaves, names))
     if not check:
         return program
     expected = function.at_input.index_select(0, rows.to(function.at_input.device))
@@ -167,8 +158,7 @@ def _traced(scores: Callable[..., Tensor], leaves: Leaves, names: dict[int, str]
         names: from a parameter's memory address to the name of its module.
     """
     points = tuple(leaf.detach().clone() for leaf in leaves)
-    with torch.no_grad(), uncompiled(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about its own internals
+    with torch.no_grad(), uncompiled(), quiet():  # torch warns about its own internals
         try:
             try:
                 operations, result = record(torch.func.functionalize(scores), points, names)
@@ -190,24 +180,20 @@ def _traced(scores: Callable[..., Tensor], leaves: Leaves, names: dict[int, str]
     return Program(len(leaves), _reaching_result(operations, result.index), result.index)
 
 
-@contextmanager
-def _plain_kernels() -> Iterator[None]:
-    """A context in which attention runs as plain operations, not as one fused kernel."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    with sdpa_kernel(SDPBackend.MATH):
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
+FUSED = {"_scaled_dot_product": "attention", "_native_multi_head": "attention", "mkldnn_rnn": "onednn"}
+"""How the names of kernels begin that do at once what a switch of the process takes apart into plain operations."""
 
 
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # switching it off warns about Intel GPUs
-        with torch.backends.mkldnn.flags(enabled=False):
-            yield
+def _in_plain_kernels(traced: Callable[[], Program]) -> Program:
+    """A program of plain operations; switches, which hold for all threads, are turned only where the model needs it."""
+    switches: dict[str, Hashable] = {"fast path": "off"}
+    while True:
+        with PROCESS.claimed(switches=switches):
+            program = traced()
+        fused = {switch for one in program.operations for name, switch in FUSED.items() if one.name.startswith(name)}
+        if fused <= switches.keys():
+            return program
+        switches |= dict.fromkeys(fused, "plain")
 
 
 def _parameter_names(model: Callable[..., Any]) -> dict[int, str]:
