@@ -18,7 +18,7 @@ from .attribution import Attribution, columns_of
 from .backends import Backend
 from .backends.precision import Precision
 from .backends.torch_function import TorchFunction
-from .certificate import Certificate, Promise, Status, promised
+from .certificate import Certificate, ExampleCertificate, Promise, Status, promised
 from .errors import ConvergenceWarning, InputError, OptionError, ZeroAttributionWarning, warn
 from .evaluation.chunks import CHANNELS_LAST, Chunks
 from .evaluation.evaluator import Evaluator
@@ -26,7 +26,7 @@ from .evaluation.progress import ProgressOption, Reporter
 from .functions.model_notes import notes_at
 from .functions.randomness import refuse_randomness
 from .integration.adaptive import integrate_to_tolerance
-from .integration.certify import Outcome
+from .integration.certify import Outcome, relative
 from .paths.base import Path, Piece
 from .paths.guided import STEERED_BREAK
 from .paths.steering import Steered
@@ -164,13 +164,11 @@ def attribute(
                 regions=not options.create_graph,
                 precision="float32" if options.create_graph else options.precision,
             )
-        values = _differentiable(evaluator, outcome) if options.create_graph else outcome.values
-    certificate, profile = Certificate(tuple(outcome.examples), promises), evaluator.profile()
-    if options.create_graph:  # the pass with the graph counts too
-        spent = evaluator.gradients.tolist()
-        certificate = replace(
-            certificate, examples=tuple(replace(one, gradients=spent[i]) for i, one in enumerate(certificate))
-        )
+        values, examples = outcome.values, tuple(outcome.examples)
+        if options.create_graph:
+            values = _differentiable(evaluator, outcome)
+            examples = _certified_again(evaluator, outcome, values.detach())
+    certificate, profile = Certificate(examples, promises), evaluator.profile()
     if not certificate.converged:  # as it may be where the model holds a random generator of its own
         refuse_randomness(function, min(max(int(evaluator.gradients.min()) // 10, 1), MOST_REPEATS))
     warn_if_missed(certificate)
@@ -261,6 +259,31 @@ def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
         factor = torch.as_tensor(weights[index], device=evaluator.device)[:, None]
         add_rows(total, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
     return total
+
+
+SAME = 64
+"""Roundings by which values that are computed once more may differ, summed in another order, without anything to say."""
+
+DIFFERS = (
+    "with their graph the gradients are not those that were certified: let the model's own backward functions give the same "
+    "under torch.enable_grad(), or sums a fixed order (torch.use_deterministic_algorithms)"
+)
+
+
+def _certified_again(evaluator: Evaluator, outcome: Outcome, values: Tensor) -> tuple[ExampleCertificate, ...]:
+    """The certificates of an outcome for values that were computed once more: by what they differ, they may be off."""
+    moved = (values - outcome.values).double()
+    out = []
+    for i, one in enumerate(outcome.examples):
+        one = replace(one, gradients=int(evaluator.gradients[i]))  # the pass with the graph counts too
+        change, size = float(moved[i].abs().sum()), float(values[i].abs().sum())
+        if change > SAME * evaluator.epsilon * max(one.magnitude, size):
+            error = one.error + relative(change, size)
+            status = one.status if not one.converged else Status.CONVERGED if error <= one.tol else Status.BUDGET
+            knob, residual = DIFFERS if one.converged else one.knob, one.residual + float(moved[i].sum())
+            one = replace(one, error=error, residual=residual, magnitude=size, status=status, knob=knob)
+        out.append(one)
+    return tuple(out)
 
 
 def _checked_masks(mask: Tensors, function: TorchFunction) -> Leaves:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import integrand as ig
+from integrand.errors import ConvergenceWarning, NonFiniteError
 from integrand.integration import linear_regions
 from tests.networks import distance
 
@@ -158,3 +162,50 @@ def test_without_create_graph_nothing_is_left() -> None:
     model = network(nn.Tanh())
     ig.integrated_gradients(model, X, START)
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+class Doubtful(torch.autograd.Function):
+    """Squares, with a backward pass that is off by a factor where it is itself differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x**2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradients[0] * (ctx.factor if torch.is_grad_enabled() else 1.0), None
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 20}], ids=["to a tolerance", "fixed"])
+@pytest.mark.parametrize("factor", [math.nan, math.inf])
+def test_the_pass_with_the_graph_is_checked_for_finite_numbers(factor: float, options: dict[str, int]) -> None:
+    with pytest.raises(NonFiniteError, match=r"the gradient is (nan|inf) at feature \(\d,\) of x, example \d, t = "):
+        explain(lambda x: Doubtful.apply(x, factor).sum(1), **options)
+
+
+def test_infinite_scores_in_the_pass_with_the_graph() -> None:
+    """The score is one only where somebody will differentiate its gradient: as in a model that looks at its parameters."""
+    calls = []
+
+    def model(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return x.square().sum(1) / (1.0 if len(calls) < 4 else 0.0)
+
+    with pytest.raises(NonFiniteError, match="the score is inf at example 0, t = "):
+        ig.integrated_gradients(model, X[:1], START[:1], create_graph=True, steps=4, tol=1e9)
+
+
+@pytest.mark.parametrize(("factor", "claimed"), [(1.3, False), (1.011, False), (1.001, True), (1.0, True)])
+def test_values_that_differ_from_the_certified_ones_are_not_claimed(factor: float, claimed: bool) -> None:
+    with nullcontext() if claimed else pytest.warns(ConvergenceWarning, match="with their graph the gradients are not those"):
+        result = ig.integrated_gradients(lambda x: Doubtful.apply(x, factor).sum(1), X, START, create_graph=True, tol=0.01)
+    true = factor * (X**2 - START**2)
+    torch.testing.assert_close(result.values.detach(), true)
+    assert result.certificate.converged == claimed
+    for one, values, exact in zip(result.certificate, true, X**2 - START**2, strict=True):
+        assert one.error >= 0.99 * float((values - exact).abs().sum() / values.abs().sum())
+        assert one.residual == pytest.approx(float((values - exact).sum()), abs=1e-9)
+        assert one.magnitude == pytest.approx(float(values.abs().sum()))

@@ -345,12 +345,15 @@ class Evaluator:
         return self._seen.profile()
 
     def differentiable_at(self, nodes: Nodes) -> Iterator[tuple[Ints, Tensor]]:
-        """Gradient times velocity at nodes with its graph, for results that are differentiated further."""
+        """Gradient times velocity at nodes with its graph, checked, for results that are differentiated further."""
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
             leaves, velocities = self.points(here)
-            _, gradients = self.runner.differentiable(leaves, self.rows_of(here))
-            return index, self.added(flat(gradients) * flat(velocities))
+            scores, gradients = self.runner.differentiable(leaves, self.rows_of(here))
+            terms = self.added(flat(gradients) * flat(velocities))
+            values, slopes, _ = self._sums(scores.detach(), terms.detach(), self.wide).numpy()
+            check_finite(self.function.tree.names, here, values, slopes, gradients)
+            return index, terms
 
         for index, terms in self.in_chunks(nodes, evaluate):
             np.add.at(self.gradients, nodes.rows[index], 1)
