@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from integrand.baselines import black, diagnose, uniform, white
-from integrand.errors import InputError, NonFiniteError, OptionError
+from integrand.errors import InputError, MemoryBackoffWarning, MemoryLimitError, NonFiniteError, OptionError
+from tests.undisturbed import unchanged
 
 SIDE = 8
 LEFT = torch.cat([torch.ones(SIDE, SIDE // 2), -torch.ones(SIDE, SIDE // 2)], 1)
@@ -283,3 +284,52 @@ def test_the_model_comes_back_as_it_was() -> None:
 def test_what_makes_no_sense_is_refused(x: Tensor, candidates: object, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         diagnose(contrast(10), x, candidates)  # type: ignore[arg-type]
+
+
+class Counting(nn.Module):
+    """Counts its calls in a buffer, draws a number that it does not use, and has room for so many rows."""
+
+    def __init__(self, room: int = 1000) -> None:
+        super().__init__()
+        self.linear, self.room = nn.Linear(4, 3), room
+        self.register_buffer("calls", torch.zeros(()))
+        self.linear.bias.requires_grad_(False)
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.room:
+            raise torch.OutOfMemoryError(f"no room for {len(x)} rows")
+        self.calls += 1
+        torch.rand(())
+        return torch.tanh(self.linear(x))
+
+
+@pytest.mark.parametrize("options", [{}, {"score": "logit"}, {"layer": "linear"}], ids=str)
+def test_buffers_and_random_state_come_back(options: dict[str, str]) -> None:
+    model = Counting()
+    with unchanged(model):
+        diagnose(model, torch.randn(1, 4, generator=torch.Generator().manual_seed(0)), **options)  # type: ignore[arg-type]
+
+
+def test_out_of_memory_makes_chunks_smaller() -> None:
+    model, x = Counting(), torch.randn(1, 4, generator=torch.Generator().manual_seed(0))
+    expected = diagnose(model, x)
+    model.room = 5
+    with pytest.warns(MemoryBackoffWarning, match="out of memory with"):
+        found = diagnose(model, x)
+    for row, other in zip(found.rows, expected.rows, strict=True):
+        torch.testing.assert_close(row.attribution.values, other.attribution.values)
+        assert row.probability == pytest.approx(other.probability)
+
+
+def test_no_room_for_the_classes_at_a_baseline_is_said_in_words() -> None:
+    """One row without gradients is what everything needs; where it does not fit, the user hears what to do."""
+
+    class Full(Counting):
+        def forward(self, x: Tensor) -> Tensor:
+            if not torch.is_grad_enabled() and not x.any():
+                raise torch.OutOfMemoryError("full")
+            return super().forward(x)
+
+    with pytest.raises(MemoryLimitError, match="out of memory with a single row at a time"):
+        diagnose(Full(), torch.ones(1, 4), ["zero"])

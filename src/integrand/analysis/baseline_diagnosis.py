@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,12 +19,13 @@ from ..baselines.constructors import Values, black, blurred, filled_like, gaussi
 from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import promised
 from ..engine import EngineOptions, attribute
-from ..errors import ConvergenceWarning, InputError, IntegrandError, OptionError, ZeroAttributionWarning
+from ..errors import ConvergenceWarning, InputError, IntegrandError, OptionError, ZeroAttributionWarning, quiet
 from ..evaluation.progress import ProgressOption
 from ..functions.layer import Layers
 from ..functions.model_state import undisturbed
 from ..functions.randomness import scores_again
 from ..functions.target import Score, Target
+from ..memory import all_rows
 from ..paths.base import segment
 from ..trees import Leaves, Tensors, flatten
 from ..words import percent
@@ -120,7 +120,7 @@ def diagnose(
             )
         asked = asked_for(candidates, x, function, Builtins(x, low, high, draws, seed, function.batched))
         found, failures = _measured(asked, function, options, draws)
-    return _judged(found, failures, function, x, (low, high), _names(classes))
+        return _judged(found, failures, function, x, (low, high), _names(classes))
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,7 @@ def _measured(
             starts = resolve_baselines(make(), function, draws)
             pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
             meta = {"method": f"integrated gradients from {name}", "baselines": str(len(starts))}
-            with warnings.catch_warnings():  # the table says both, for every candidate
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                warnings.simplefilter("ignore", ZeroAttributionWarning)
+            with quiet(ConvergenceWarning, ZeroAttributionWarning):  # the table says both, for every candidate
                 attribution = attribute(function, pieces, options, None, None, meta, promised())
             found[name] = MeasuredBaseline(starts, _signal(function, starts), attribution)
         except OptionError:
@@ -261,11 +259,14 @@ def _measured(
 
 def _signal(function: TorchFunction, starts: Sequence[Leaves]) -> Signal | None:
     """The classes that the model sees at starting points of the one example; None where it has no classes."""
-    rows = torch.zeros(1, dtype=torch.long, device=function.inputs[0].device)
     side = None
     if not function.scorer.index and function.scorer.score != "logit":
         side = int(scores_again(function)[0] >= (0.5 if function.scorer.score == "probability" else math.log(0.5)))
-    return signal_of([class_probabilities(function, start, rows) for start in starts], side=side)
+
+    def seen(start: Leaves) -> tuple[Floats, int | None] | None:
+        return all_rows(lambda rows: class_probabilities(function, start, rows), 1, function.inputs[0].device)[0]
+
+    return signal_of([seen(start) for start in starts], side=side)
 
 
 def _judged(
