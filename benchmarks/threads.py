@@ -245,9 +245,9 @@ def model_state(model: nn.Module) -> dict[str, Any]:
     """All that no call may change in a model, as plain values."""
     state: dict[str, Any] = {}
     for name, parameter in model.named_parameters():
-        state[name] = (parameter.detach().numpy().tobytes(), parameter.requires_grad, parameter.grad is None)
+        state[name] = (parameter.detach().cpu().numpy().tobytes(), parameter.requires_grad, parameter.grad is None)
     for name, buffer in model.named_buffers():
-        state[name] = (id(buffer), buffer.numpy().tobytes())
+        state[name] = (id(buffer), buffer.cpu().numpy().tobytes())
     for name, module in model.named_modules():
         state["hooks of " + name] = (len(module._forward_hooks), len(module._forward_pre_hooks), module.training)
     return state
@@ -301,9 +301,7 @@ def attack(
     expected = {name: numbers(call()) for name, call in scenario.calls.items()}
     for name, call in scenario.calls.items():
         assert difference(numbers(call()), expected[name]) is None, f"{name} has no fixed bits in one thread"
-    process, models = process_state(), copy.deepcopy([model_state(model) for model in scenario.models])
-    ids = [model_state(model) for model in scenario.models]
-    states = random_states()
+    process, models, states = process_state(), [model_state(model) for model in scenario.models], random_states()
     stop, gate = threading.Event(), threading.Barrier(threads)
     beside = drawers() if bystanders else {}
     runs: Bystander | None = None
@@ -354,9 +352,9 @@ def attack(
         other = runs.found.count(False)
         counts.wrong.update({"forward pass beside": other} if other else {})
     counts.changed = [name for name, value in process_state().items() if process[name] != value]
-    for before, same, model in zip(models, ids, scenario.models, strict=True):
+    for before, model in zip(models, scenario.models, strict=True):
         after = model_state(model)
-        counts.changed += [name for name in before if before[name] != after[name] and same[name] != after[name]]
+        counts.changed += [name for name in before if before[name] != after[name]]
     if not bystanders and random_states() != states:
         counts.changed.append("random state")
     return counts

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 import integrand as ig
+from benchmarks.threads import Scenario, attack
 from integrand.backends.cuda_graphs import USES, CapturedGraph, size_for
 from integrand.errors import MemoryBackoffWarning
 from integrand.evaluation import precision_choice
 from integrand.evaluation.evaluator import Evaluator
 from integrand.functions.model_notes import notes_of, release_graphs
 from integrand.integration.adaptive import GradientIntegral
+from integrand.paths import guided
 
 pytestmark = [
     pytest.mark.gpu,
@@ -463,3 +469,54 @@ def test_a_worker_on_the_cpu_beside_one_on_the_device() -> None:
     alone = ig.integrated_gradients(model, x, target=1, steps=40, tol=1e9)
     found = ig.integrated_gradients(model, x, target=1, steps=40, tol=1e9, chunk=4, devices=["cuda:0", "cpu"])
     assert off(found.values, alone.values) <= 2e-5
+
+
+# ---- threads, and deterministic algorithms ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore::integrand.errors.IntegrandWarning")
+def test_threads_that_need_other_switches_wait_for_each_other() -> None:
+    """Recurrent networks do without cuDNN, TF32 is for the process: each call has its own bits, and all switches come back."""
+    models = [made(kind) for kind in (dense, convolutional, recurrent, transformer)]
+    calls: dict[str, Callable[[], Any]] = {}
+    for number, (model, x) in enumerate(models):
+        for name, options in {"plain": {}, "fixed": {"steps": 12}, "tf32": {"steps": 12, "precision": "tf32"}}.items():
+            chosen: dict[str, Any] = {"tol": 0.05 if not options else 1e9, **options}
+            calls[f"{number} {name}"] = partial(ig.integrated_gradients, model, x, target=1, **chosen)
+    counts = attack(Scenario("on a GPU", calls, [model for model, _ in models]), threads=4, rounds=3, bystanders=False)
+    assert counts.clean, "\n".join(counts.lines())
+
+
+DETERMINISTIC = """
+import warnings
+import torch
+from benchmarks.threads import Network, difference, inputs, methods, numbers, usual
+
+warnings.simplefilter("ignore")
+torch.use_deterministic_algorithms(True)
+model, x = Network().cuda(), inputs(2, 6).cuda()
+for name, call in (usual(model, x) | methods(model, x)).items():
+    first = numbers(call())
+    assert difference(numbers(call()), first) is None, name
+assert torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
+assert not torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+"""
+
+
+def test_deterministic_algorithms_alone() -> None:
+    """In a process of its own: cuBLAS looks at its setting once."""
+    setting = os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    done = subprocess.run([sys.executable, "-c", DETERMINISTIC], env=setting, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_count_th_smallest_without_kthvalue() -> None:
+    values = torch.tensor([[3.0, 1.0, torch.inf, 1.0], [torch.inf, torch.inf, 2.0, 5.0]])
+    for count in range(1, 5):
+        torch.use_deterministic_algorithms(True)
+        try:
+            found = guided._smallest(values.cuda(), count)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert torch.equal(found.cpu(), guided._smallest(values, count))

@@ -135,7 +135,14 @@ def _moved(share: Tensor, size: Tensor, slope: Tensor, goal: Tensor, count: int)
         if not bool(going.any()):
             return share
         waiting = torch.where(share < 1, slope, torch.inf)
-        chosen = (share < 1) & (waiting <= waiting.kthvalue(count, 1, keepdim=True).values)
+        chosen = (share < 1) & (waiting <= _smallest(waiting, count))
         reach = (left * chosen).sum(1)
         move = torch.where(reach > short, short / reach, 1.0).clamp_min(0) * going
         share = torch.where(chosen, torch.lerp(share, torch.ones_like(share), move[:, None]), share)
+
+
+def _smallest(values: Tensor, count: int) -> Tensor:
+    """The ``count``-th smallest of each row, (rows, 1)."""
+    if values.is_cuda and torch.are_deterministic_algorithms_enabled():  # which refuse kthvalue, for the places that it gives
+        return values.sort(1).values[:, count - 1 : count]
+    return values.kthvalue(count, 1, keepdim=True).values
