@@ -75,7 +75,11 @@ def _draws(function: TorchFunction, sources: RandomSources) -> bool:
     for _ in range(QUIET):
         before = sources.state()
         with DrawsNoticed() as noticed, uncompiled():
-            scores_again(function)
+            try:
+                scores_again(function)
+            except Exception:  # what fails the second time is not looked at again
+                note_draws()
+                raise
         if noticed.drawn:
             note_draws()
             return True
