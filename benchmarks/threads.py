@@ -22,6 +22,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,22 @@ def scenarios() -> list[Scenario]:
         "hessians": lambda: integrated_hessians(own(), x[:1], target=1, tol=0.1),
     }
     out.append(Scenario("a model for each call", alone, [attentive, template]))
+    plain, inner = Network(seed=3), Network(seed=2)
+
+    @cache
+    def compiled() -> Any:
+        """Compiled when it is first run: from then on other calls have to do with the compiler, too."""
+        return torch.compile(inner, backend="eager")
+
+    mixed = {
+        "compiled": lambda: ig.integrated_gradients(compiled(), x, target=1, tol=0.05),
+        "compiled, layer": lambda: ig.integrated_gradients(compiled(), x, target=1, tol=0.05, layer="trunk.2"),
+        "plain": lambda: ig.integrated_gradients(plain, x, target=1, tol=0.05),
+        "layer": lambda: ig.integrated_gradients(plain, x, target=1, tol=0.05, layer="trunk.2"),
+        "lrp": lambda: BY_NAME["lrp"](plain, x, target=1),
+        "layer conductance": lambda: conductance(plain),
+    }
+    out.append(Scenario("a compiled model", mixed, [plain, inner], (plain, x)))
     return out
 
 

@@ -22,6 +22,7 @@ from benchmarks.threads import attack, scenarios
 from integrand.errors import ConvergenceWarning, ZeroAttributionWarning, quiet
 from integrand.functions.model_state import PROCESS, SharedProcess, only_thread, undisturbed
 from integrand.functions.randomness import DrawsNoticed
+from integrand.integration.adaptive import OneCore
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 X = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
@@ -358,3 +359,35 @@ def test_silence_is_for_one_thread() -> None:
     assert warnings.filters == filters
     with pytest.warns(ConvergenceWarning, match="shown"):
         warnings.warn("shown", ConvergenceWarning, stacklevel=1)
+
+
+# Cores
+
+
+def cores_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+def test_the_number_of_cores_after_calls_that_overlap() -> None:
+    """A thread that starts while another one has asked for a single core goes back to what that one had."""
+    before, entered, left = torch.get_num_threads(), threading.Event(), threading.Event()
+    torch.set_num_threads(3)
+    core = OneCore()
+
+    def second() -> int:
+        with core:
+            entered.set()
+            left.wait(20)
+        return torch.get_num_threads()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            with core:
+                assert torch.get_num_threads() == 1
+                later = pool.submit(second)
+                assert entered.wait(20)
+            left.set()
+            assert later.result() == torch.get_num_threads() == cores_of_a_new_thread() == 3
+    finally:
+        torch.set_num_threads(before)

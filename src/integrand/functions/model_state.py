@@ -229,9 +229,9 @@ def undisturbed(model: Callable[..., Any], *, differentiable: bool = False) -> I
     cuda = {parameter.device for parameter in every.values() if parameter.is_cuda}
     if torch.cuda.is_initialized():  # also where no module can be seen
         cuda.add(torch.device("cuda", torch.cuda.current_device()))
-    parts = [*map(id, modules), *every, *(id(b) for m in modules for _, b in m._buffers.items() if b is not None)]
+    buffers = [buffer for module in modules for _, buffer in module._buffers.items() if buffer is not None]
     with (
-        PROCESS.claimed(parts, needed_switches(modules, cuda=bool(cuda))),
+        PROCESS.claimed([*map(id, modules), *every, *map(id, buffers)], needed_switches(modules, cuda=bool(cuda))),
         keeping_random_state(cuda),
         torch.inference_mode(False),
         torch.enable_grad(),
@@ -296,7 +296,8 @@ def only_thread() -> bool:
 
 def note_draws() -> None:
     """Take note that the call that this thread is in draws from torch's generators, whose state is then put back after it."""
-    _CALL.draws = True
+    if hasattr(_CALL, "draws"):
+        _CALL.draws = True
 
 
 @contextmanager

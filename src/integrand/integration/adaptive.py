@@ -16,9 +16,10 @@ to the end.
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
-from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Sized
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -491,19 +492,32 @@ def integrate_to_tolerance(
         choose_precision(evaluator, precision, tol)
     asked = precision != "auto"
     integral = GradientIntegral(evaluator, tol, max_evaluations, memory, regions=regions, asked=asked)
-    with _one_thread(integral.mesh.device.type == "cpu" and evaluator.device.type != "cpu"):
+    beside_a_gpu = integral.mesh.device.type == "cpu" and evaluator.device.type != "cpu"
+    with ONE_CORE if beside_a_gpu else nullcontext():
         refine_until_done(integral, Split())
     return integral.outcome()
 
 
-@contextmanager
-def _one_thread(wanted: bool) -> Iterator[None]:
-    """Let one thread do what is left for the CPU beside a GPU: it is little, and many would wait for each other."""
-    threads = torch.get_num_threads()
-    try:
-        if wanted:
+class OneCore:
+    """A context in which one core does what is left for the CPU beside a GPU: it is little, and many would wait for each other.
+
+    Each thread has a number of cores of its own, but one that starts later has what any thread asked for last: so all that are
+    inside at the same time go back to what the first of them had.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._cores = threading.Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._cores = self._cores if self._inside else torch.get_num_threads()
+            self._inside += 1
             torch.set_num_threads(1)
-        yield
-    finally:
-        if wanted:
-            torch.set_num_threads(threads)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            torch.set_num_threads(self._cores)
+
+
+ONE_CORE = OneCore()
