@@ -14,7 +14,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, takewhile
@@ -46,7 +46,11 @@ def modules_of(model: Callable[..., Any]) -> list[nn.Module]:
     >>> modules_of(lambda x: net(x).sigmoid()) == [net]
     True
     """
-    modules = [getattr(value, "_orig_mod", value) for value in _within(model) if isinstance(value, nn.Module)]
+    return _modules_among(_within(model))
+
+
+def _modules_among(values: Iterable[object]) -> list[nn.Module]:
+    modules = [getattr(value, "_orig_mod", value) for value in values if isinstance(value, nn.Module)]
     return list({id(module): module for module in modules}.values())  # torch.compile wraps what it calls _orig_mod
 
 
@@ -57,9 +61,11 @@ def generators_of(model: Callable[..., Any]) -> list[Generator]:
     >>> generators_of(lambda x: x + own.random()) == [own]
     True
     """
-    held = [value for value in _within(model) if isinstance(value, GENERATORS)]
+    within = _within(model)
+    held = [value for value in within if isinstance(value, GENERATORS)]
     # By their exact type, which is several times as fast: large models have tens of thousands of attributes.
-    held += [value for module in all_modules(modules_of(model)) for value in vars(module).values() if type(value) in GENERATORS]
+    modules = all_modules(_modules_among(within))
+    held += [value for module in modules for value in vars(module).values() if type(value) in GENERATORS]
     return list({id(generator): generator for generator in held}.values())
 
 
@@ -344,8 +350,6 @@ class ThreadNeeds:
 
     def joined(self, inner: ThreadNeeds) -> ThreadNeeds:
         """This and what is needed further in: switches keep the value that somebody further out has asked for by name."""
-        if not self.parts and not self.switches:
-            return inner
         turned = {name: value for name, value in inner.switches.items() if value is not None or name not in self.switches}
         return ThreadNeeds(self.parts | inner.parts, {**self.switches, **turned})
 
@@ -353,6 +357,9 @@ class ThreadNeeds:
         """Whether another thread may have what it needs at the same time."""
         same = all(other.switches.get(name, value) == value for name, value in self.switches.items())
         return same and self.parts.isdisjoint(other.parts)
+
+
+NOTHING = ThreadNeeds()
 
 
 class SharedProcess:
@@ -377,7 +384,7 @@ class SharedProcess:
         self._held: dict[int, list[ThreadNeeds]] = {}
         self._running: dict[int, ThreadNeeds] = {}
         self._waiting: list[ThreadNeeds] = []
-        self._turned: dict[str, tuple[Hashable, ExitStack]] = {}
+        self._turned: dict[str, tuple[Hashable, AbstractContextManager[Any]]] = {}
         self._helper = threading.local()
 
     def help_another_thread(self) -> None:
@@ -401,7 +408,7 @@ class SharedProcess:
 
     def _change(self, me: int, claims: list[ThreadNeeds]) -> None:
         """Let a thread have these claims instead of those that it has; those of one that enters come last in the queue."""
-        wanted, before = functools.reduce(ThreadNeeds.joined, claims, ThreadNeeds()), self._running.get(me)
+        wanted, before = functools.reduce(ThreadNeeds.joined, claims) if claims else NOTHING, self._running.get(me)
         if not self._free(me, wanted, queues=before is None):
             if before is not None:
                 self._settle(me, self._held[me], ThreadNeeds(before.parts))
@@ -431,11 +438,11 @@ class SharedProcess:
             self._running.pop(me, None)
         needed = {n: v for one in self._running.values() for n, v in one.switches.items() if v is not None}
         for name in [name for name, (value, _) in self._turned.items() if needed.get(name) != value]:
-            self._turned.pop(name)[1].close()
+            self._turned.pop(name)[1].__exit__(None, None, None)
         for name in needed.keys() - self._turned.keys():
-            stack = ExitStack()
-            stack.enter_context(self._switches[name](needed[name]))
-            self._turned[name] = needed[name], stack
+            context = self._switches[name](needed[name])
+            context.__enter__()
+            self._turned[name] = needed[name], context
         if self._waiting:
             self._turn.notify_all()
 
