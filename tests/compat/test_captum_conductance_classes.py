@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from integrand.compat import captum as compat
-from integrand.errors import ConvergenceWarning
+from integrand.errors import ConvergenceWarning, ModelError
 from integrand.functions.neuron import NeuronReader, NeuronSplit
 from integrand.methods.conductance import derivative
 
@@ -391,3 +392,21 @@ def test_derivatives_of_operations_without_a_forward_mode():
     values, speeds = derivative(lambda x: (Cube.apply(x),), (x,), (v,))
     torch.testing.assert_close(values[0], x**3)
     torch.testing.assert_close(speeds[0], 3 * x**2 * v)
+
+
+def test_operations_that_can_be_differentiated_only_once_are_refused():
+    """Autograd would pass them by, and the layer would seem to stand still."""
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, gradient):
+            return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+    with pytest.raises(ModelError, match="cannot be differentiated along the path"):
+        derivative(lambda x: (Cube.apply(x),), (rows(2),), (rows(2, seed=1),))

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 import integrand as ig
@@ -391,3 +392,64 @@ def test_the_number_of_cores_after_calls_that_overlap() -> None:
             assert later.result() == torch.get_num_threads() == cores_of_a_new_thread() == 3
     finally:
         torch.set_num_threads(before)
+
+
+# Curves
+
+
+def test_curves_in_threads_of_their_own() -> None:
+    """Each with a model of its own, so that nobody waits: their velocities have nothing to do with each other."""
+    models = [Watched() for _ in range(4)]
+    for model in models[1:]:
+        model.load_state_dict(models[0].state_dict())
+
+    def explain(model: nn.Module) -> list[Tensor]:
+        curve = ig.Curve(lambda t: X * t**1.5)
+        return [torch.as_tensor(ig.path_attribution(model, curve, target=0, tol=0.05).values) for _ in range(4)]
+
+    expected = explain(models[0])[0]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(explain, models):
+            assert all(torch.equal(values, expected) for values in found)
+
+
+class OnceOnly(torch.autograd.Function):
+    """A cube that cannot be differentiated backward twice, but forward."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return 3 * ctx.saved_tensors[0] ** 2 * gradients[0]
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return 3 * ctx.saved_tensors[0] ** 2 * tangents[0]
+
+
+@torch.no_grad()
+def cube(t: Tensor) -> Tensor:
+    return t**3
+
+
+@pytest.mark.parametrize("function", [OnceOnly.apply, cube], ids=["custom", "without gradients"])
+def test_curves_that_can_only_be_differentiated_forward(function: Callable[[Tensor], Tensor]) -> None:
+    """Without a backward pass there is nothing to differentiate: their velocity comes from the forward mode."""
+    curve = ig.Curve(lambda t: X * function(t))
+
+    def explain(_: int) -> Tensor:
+        points, velocities = curve.pieces(batched=True)[0].at(torch.tensor([0.5, 1.0]), torch.tensor([0, 1]))
+        torch.testing.assert_close(points[0], X * torch.tensor([[0.125], [1.0]]))
+        return velocities[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(explain, range(40)):
+            torch.testing.assert_close(found, X * torch.tensor([[0.75], [3.0]]))

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from ..arrays import Floats, Ints
+from ..backends.torch_function import refuse_once_differentiable
 from ..errors import GradientError, NonFiniteError
 from ..evaluation.checks import check_finite
 from ..evaluation.evaluator import Evaluator, has_float64
@@ -152,7 +153,7 @@ class Curvature:
             rows = torch.as_tensor(here.rows, device=evaluator.device)
             scores, gradients = evaluator.function.value_and_grad(points, rows, create_graph=True)
             if not self._looked:
-                _check_graph(gradients)
+                refuse_once_differentiable(gradients)
                 self._looked = True
             found = []
             for mask in self.rows.masks:
@@ -192,20 +193,6 @@ class Curvature:
                 f"{nodes.t[node]:.6g} of the path; expected finite numbers. Square roots, norms and powers below 2 at 0 do "
                 "this: start from a baseline slightly off 0, or add an epsilon inside the model."
             )
-
-
-def _check_graph(gradients: Leaves) -> None:
-    """Find operations that were marked as not twice differentiable: on the way to x, autograd passes them by in silence."""
-    waiting = [gradient.grad_fn for gradient in gradients]
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name().endswith(("::Error", "NotImplemented")):
-            raise RuntimeError("it was marked with @once_differentiable")
-        waiting += [following for following, _ in node.next_functions]
 
 
 @contextmanager

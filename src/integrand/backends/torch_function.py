@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -361,15 +361,28 @@ def dtypes_inside(scores: Tensor) -> Counter[torch.dtype]:
     >>> dtypes_inside((x.bfloat16() * 2).float().sum())[torch.bfloat16]
     2
     """
-    found, seen, left = Counter([scores.dtype]), set(), [scores.grad_fn]
+    found = Counter([scores.dtype])
+    for node in nodes_behind([scores]):
+        found.update(one.dtype for one in getattr(node, "_input_metadata", ()) if isinstance(one.dtype, torch.dtype))
+    return Counter({dtype: count for dtype, count in found.items() if dtype.is_floating_point})
+
+
+def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
+    """The nodes of the graph that autograd follows back from some tensors, each once."""
+    left, seen = [tensor.grad_fn for tensor in tensors], set()
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        found.update(one.dtype for one in getattr(node, "_input_metadata", ()) if isinstance(one.dtype, torch.dtype))
+        yield node
         left.extend(before for before, _ in node.next_functions)
-    return Counter({dtype: count for dtype, count in found.items() if dtype.is_floating_point})
+
+
+def refuse_once_differentiable(gradients: Iterable[Tensor]) -> None:
+    """Refuse operations that were marked as not twice differentiable, which autograd passes by in silence further back."""
+    if any(node.name().endswith(("::Error", "NotImplemented")) for node in nodes_behind(gradients)):
+        raise RuntimeError("it was marked with @once_differentiable")
 
 
 def filled(gradients: Sequence[Tensor | None], points: Leaves) -> Leaves:

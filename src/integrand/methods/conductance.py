@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats
-from ..backends.torch_function import TorchFunction
+from ..backends.torch_function import TorchFunction, refuse_once_differentiable
 from ..certificate import ExampleCertificate, Status
 from ..engine import EngineOptions, opened
-from ..errors import IntegrandError, ModelError
+from ..errors import ModelError
 from ..evaluation.checks import check_rows
 from ..evaluation.evaluator import Evaluator
 from ..functions.layer import LayerCall, uncompiled
@@ -29,7 +29,7 @@ from ..integration.adaptive import integrate_to_tolerance
 from ..integration.certify import Outcome, relative
 from ..integration.fixed import contract, end_scores, integrate_fixed
 from ..memory import out_of_memory
-from ..paths.base import Piece, backward_twice, forward_mode, segment
+from ..paths.base import Piece, forward_mode, segment
 from ..quadrature.fixed_rules import Rule
 from ..quadrature.panel_rules import norms_of, raising
 from ..trees import Leaves, Tree, flat
@@ -152,15 +152,24 @@ def derivative(function: Callable[..., Leaves], points: Leaves, velocities: Leav
 
 
 def _backward_twice(function: Callable[..., Leaves], points: Leaves, velocities: Leaves) -> tuple[Leaves, Leaves]:
-    try:
-        return backward_twice(function, points, velocities)
-    except RuntimeError as error:
-        if out_of_memory(error) or isinstance(error, IntegrandError):
-            raise
-        raise ModelError(
-            f"the layer's values cannot be differentiated along the path ({error}). Expected operations that can be "
-            "differentiated forward, or backward twice: for attention, torch.nn.attention.sdpa_kernel(SDPBackend.MATH)."
-        ) from error
+    with torch.enable_grad():
+        inputs = tuple(point.detach().requires_grad_() for point in points)
+        values = function(*inputs)
+        seeds = tuple(torch.zeros_like(value, requires_grad=True) for value in values)
+        back = torch.autograd.grad(values, inputs, seeds, create_graph=True, allow_unused=True, materialize_grads=True)
+        moving = [(one, v) for one, v in zip(back, velocities, strict=True) if one.requires_grad]
+        if not moving:
+            return values, tuple(map(torch.zeros_like, values))
+        outs, weights = zip(*moving, strict=True)
+        try:
+            refuse_once_differentiable(outs)
+            speeds = torch.autograd.grad(outs, seeds, weights, allow_unused=True, materialize_grads=True)
+        except RuntimeError as error:
+            raise ModelError(
+                f"the layer's values cannot be differentiated along the path ({error}). Expected operations that can be "
+                "differentiated forward, or backward twice: for attention, torch.nn.attention.sdpa_kernel(SDPBackend.MATH)."
+            ) from error
+    return values, tuple(speeds)
 
 
 def integrate_part(path: PartialPath, options: EngineOptions) -> PartialIntegral:

@@ -181,7 +181,7 @@ class Curve:
 
     Attributes:
         function: from a scalar tensor t to a point, in the structure of the input, for the whole batch.
-        velocity: its derivative, from t to the same structure; by automatic differentiation if not given.
+        velocity: its derivative, from t to the same structure; by forward-mode differentiation if not given.
         knots: times where the curve has a corner; it must be smooth in between.
     """
 
@@ -227,10 +227,7 @@ class Curve:
             return flatten(self.function(t), what="the path's point")[1]
 
         if self.velocity is None:
-            try:
-                point, speed = backward_twice(leaves_of, (time,), (torch.ones_like(time),))
-            except RuntimeError:  # an operation that cannot be differentiated twice, or an error of the user's
-                point, speed = forward_mode(leaves_of, (time,), (torch.ones_like(time),))
+            point, speed = forward_mode(leaves_of, (time,), (torch.ones_like(time),))
         else:
             point = leaves_of(time)
             speed_tree, speed = flatten(self.velocity(time), what="the path's velocity")
@@ -304,34 +301,19 @@ def same_shape(what: str, tree: Tree, leaves: Leaves, like_tree: Tree, like: Lea
             )
 
 
-def backward_twice(function: Callable[..., Leaves], points: Leaves, velocities: Leaves) -> tuple[Leaves, Leaves]:
-    """The values of a function at points, and its derivative along velocities, by differentiating backward twice.
-
-    The backward pass is linear in what it starts with, and its derivative in that is the derivative along a direction. Unlike
-    the forward mode, it shares nothing with other threads.
-
-    >>> values, speeds = backward_twice(lambda x: (x**2,), (torch.tensor([3.0]),), (torch.tensor([2.0]),))
-    >>> speeds
-    (tensor([12.]),)
-    """
-    with torch.enable_grad():
-        inputs = tuple(point.detach().requires_grad_() for point in points)
-        values = function(*inputs)
-        moving = [value for value in values if value.requires_grad]
-        seeds = [torch.zeros_like(value, requires_grad=True) for value in moving]
-        back = torch.autograd.grad(moving, inputs, seeds, create_graph=True, allow_unused=True) if moving else ()
-        pairs = [(one, v) for one, v in zip(back, velocities, strict=False) if one is not None and one.requires_grad]
-        outs, weights = [one for one, _ in pairs], [v.to(one.dtype) for one, v in pairs]
-        found = iter(torch.autograd.grad(outs, seeds, weights, allow_unused=True, materialize_grads=True) if pairs else ())
-    speeds = [next(found, None) if value.requires_grad else None for value in values]
-    return values, tuple(torch.zeros_like(v) if s is None else s for v, s in zip(values, speeds, strict=True))
-
-
 _FORWARD_MODE = threading.RLock()
 
 
 def forward_mode(function: Callable[..., Leaves], points: Leaves, velocities: Leaves) -> tuple[Leaves, Leaves]:
-    """As :func:`backward_twice`, by forward-mode differentiation, whose levels belong to the process: one thread at a time."""
+    """The values of a function at points, and its derivative along velocities, by forward-mode differentiation.
+
+    Its levels belong to the process, and one that another thread ends takes this thread's derivatives with it: so there is one
+    thread at a time.
+
+    >>> values, speeds = forward_mode(lambda x: (x**2,), (torch.tensor([3.0]),), (torch.tensor([2.0]),))
+    >>> speeds
+    (tensor([12.]),)
+    """
     with _FORWARD_MODE:
         _load_forward_mode()
         values, speeds, *_ = torch.func.jvp(function, points, velocities)
