@@ -274,9 +274,13 @@ def _explain_and_keep(task: BatchTask[Item, Found], items: Mapping[str, Item], s
     store.put(kept)
     found: dict[str, Found | Failed] = {}
     for (key, item), one in zip(items.items(), results, strict=True):
-        found[key] = last = one if isinstance(one, Failed) else _read_back(task, key, item, store)
-        if isinstance(last, Failed):
-            store.put({key: facts[key] | {ERROR: last.why}})
+        if isinstance(one, Failed):
+            found[key] = one
+            continue
+        read: Found | Failed = _read_back(task, key, item, store)
+        if isinstance(read, Failed):
+            store.put({key: facts[key] | {ERROR: read.why}})
+        found[key] = read
     return found
 
 
