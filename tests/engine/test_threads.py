@@ -154,7 +154,7 @@ OWN = torch.Generator()
         (lambda: LSTM(X[None]), False),
         (lambda: X + torch.ones(6), False),
     ],
-    ids=str,
+    ids=["rand", "normal_", "dropout", "dropping attention", "own generator", "no dropout", "attention", "recurrent", "sum"],
 )
 def test_draws_are_noticed(run: Callable[[], Any], draws: bool) -> None:
     before = torch.get_rng_state()
