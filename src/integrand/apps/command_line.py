@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import os
 import shlex
 import sys
@@ -16,6 +17,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import nn
 
 from ..batch.resumable import BatchSummary
 from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
@@ -108,6 +110,19 @@ def stamp(file: Path) -> str:
         return digest_of(file)
     except FileError:
         return ""
+
+
+def weights_digest(*models: object) -> str:
+    """A digest of the weights and buffers of those of some objects that are networks; others, such as names, do not count."""
+    found = hashlib.sha256()
+    for model in models:
+        for key, value in model.state_dict().items() if isinstance(model, nn.Module) else ():
+            found.update(f"{key}\n{getattr(value, 'dtype', '')}\n{tuple(getattr(value, 'shape', ()))}\n".encode())
+            try:
+                found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+            except (AttributeError, RuntimeError, TypeError):  # not a tensor, or one of a kind that is no row of numbers
+                found.update(repr(value).encode("utf-8", "replace"))
+    return found.hexdigest()
 
 
 class BatchBar:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 import integrand as ig
 from integrand.apps import images
+from integrand.apps.command_line import weights_digest
 from integrand.cli import main
 from integrand.cli.app import app
 
@@ -361,6 +363,42 @@ def test_another_file_under_the_name_of_the_baseline_counts_as_a_change(run: Run
     sys.modules.pop("nets_for_photos")
     assert run(*words).exit_code == 0
     assert len(counted) == 3
+
+
+def test_other_weights_under_the_same_name_count_as_a_change(run: Run, tmp_path: Path, counted: list[str]) -> None:
+    """A user's code may load its weights from wherever it likes."""
+    own = "import numpy as np\nfrom nets_for_photos import *\n"
+    own += "class Weighed(Colours):\n    def __init__(self):\n        super().__init__()\n"
+    own += "        self.register_buffer('w', torch.tensor(np.loadtxt('w.txt'), dtype=torch.float32))\n"
+    own += "    def forward(self, x):\n        return self.w * super().forward(x)\n"
+    (tmp_path / "weighed_nets.py").write_text(own)
+    photo(tmp_path / "in" / "a.png")
+    words = ("image", "in", "--model", "weighed_nets:Weighed", *MODEL[2:], "--out", "out", "--no-rival")
+    for weight, done in (("1", 1), ("1", 1), ("2", 2)):
+        (tmp_path / "w.txt").write_text(weight)
+        sys.modules.pop("weighed_nets", None)
+        assert run(*words).exit_code == 0
+        assert len(counted) == done
+    sys.modules.pop("weighed_nets", None)
+
+
+def test_weights_of_any_kind_have_a_digest() -> None:
+    class Odd(torch.nn.Module):
+        def get_extra_state(self) -> dict[str, int]:
+            return {"a": 1}
+
+        def set_extra_state(self, state: object) -> None: ...
+
+    odd = Odd()
+    for i, kind in enumerate((torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.int8)):
+        odd.register_buffer(f"b{i}", torch.ones(2, 3).to(kind))
+    odd.register_buffer("one", torch.tensor(1.0))
+    odd.register_buffer("none", torch.zeros(0))
+    first = weights_digest(odd, "a name")
+    assert weights_digest(odd) == first
+    odd.one += 1
+    assert weights_digest(odd) != first
+    assert weights_digest("a name") == weights_digest(lambda x: x) == weights_digest()
 
 
 def test_a_later_run_on_some_photos_keeps_the_others_in_the_gallery(run: Run, tmp_path: Path, counted: list[str]) -> None:

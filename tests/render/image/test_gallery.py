@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from integrand import Status
-from integrand.render.image.gallery import SIDE, Card, card, gallery_page, summary, thumbnail
+from integrand.render.image.gallery import SIDE, Card, card, card_of, gallery_page, summary, thumbnail
 
 from ..test_report import EVIL, Page
 
@@ -57,6 +57,47 @@ def test_cards_survive_json(entry, attribution, photo):
         assert gallery_page("x", [again]) == gallery_page("x", [one])
     assert plain["probability"] is None
     assert plain["detail"] == ""  # nothing was estimated
+
+
+def test_a_card_that_was_read_is_the_card_that_was_written(entry, attribution, photo):
+    for one in (entry, card(attribution(torch.ones(1, 3, 20, 30), status=Status.EXACT), photo, name="\udce9", label="b")):
+        assert card_of(json.loads(json.dumps(one))) == one
+        assert card_of(one | {"more": "x"}) == one
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            {key: value}
+            for key in ("name", "label", "link", "detail", "photo", "scaled", "status")
+            for value in (None, 1, [], {})
+        ),
+        *({"probability": value} for value in ("0.5", True, -0.1, 1.1, np.nan, np.inf, [], 10**400)),
+        *({"photo": value} for value in ("", "data:image/png;base64,", EVIL, f"data:image/png;base64,{EVIL}")),
+        {"photo": "data:image/svg+xml;base64,AAAA"},
+        {"scaled": "data:image/png;base64,AAAA\n"},
+        {"scaled": "https://elsewhere/x.png"},
+        {"status": "fine"},
+        {"status": EVIL},
+    ],
+)
+def test_a_card_that_is_none_is_refused(entry, change):
+    with pytest.raises((TypeError, ValueError)):
+        card_of(entry | change)
+    (key,) = change
+    with pytest.raises(KeyError):
+        card_of({name: value for name, value in entry.items() if name != key})
+
+
+@pytest.mark.parametrize("data", [None, 1, "x", [], [1]])
+def test_what_is_no_card_at_all_is_refused(data):
+    with pytest.raises((TypeError, KeyError)):
+        card_of(data)
+
+
+def test_a_card_cannot_claim_to_be_good(entry):
+    assert card_of(entry | {"good": True, "status": "budget spent"})["good"] is False
 
 
 def test_failures_come_last(entry):

@@ -14,7 +14,7 @@ from ...errors import OptionError
 from ...render.image.views import VIEWS
 from ...version import version_of
 from .. import images
-from ..command_line import PICTURES, ScoreName, default_device, one_line, stamp, typed
+from ..command_line import PICTURES, ScoreName, default_device, one_line, stamp, typed, weights_digest
 from . import model as networks
 from .gallery_run import PhotoJob, run_many, run_one
 from .photo_files import photos as listed
@@ -119,7 +119,7 @@ def image(
     images.check(network, **how)
     settings = {"model": model, "network": network.source, **given, **how}
     settings["_files"] = [stamp(Path(name)) for name in (model, weights, classes, baseline) if name is not None]
-    settings["_code"] = [version_of(), *stamped_code(model)]
+    settings["_code"] = [version_of(), *stamped_code(model), weights_digest(network.module)]
     job = PhotoJob(
         lambda file, tell: images.explain(file, network, progress=tell, **how),
         settings,

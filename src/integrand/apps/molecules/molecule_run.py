@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import typer
-from torch import nn
 
 from ...attribution_files import example_of
 from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
@@ -24,7 +23,7 @@ from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtr
 from ...files import fitting
 from ...version import version_of
 from ...words import shown
-from ..command_line import batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stoppable
+from ..command_line import batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stoppable, weights_digest
 from .molecule_files import Record, records
 from .molecule_output import MoleculePair, MoleculeWriter, line
 from .molgraph import read
@@ -190,11 +189,7 @@ def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
         from rdkit import rdBase
     except ImportError:
         raise MissingExtraError("rdkit", "molecules", "explaining molecules") from None
-    digest = hashlib.sha256()
-    for part in vars(model).values():
-        for key, weight in part.state_dict().items() if isinstance(part, nn.Module) else ():
-            digest.update(key.encode() + weight.cpu().numpy().tobytes())
-    made = {"model": model.name, "source": model.source, "weights": digest.hexdigest()}
+    made = {"model": model.name, "source": model.source, "weights": weights_digest(*vars(model).values())}
     return how | made | {"integrand": version_of(), "rdkit": rdBase.rdkitVersion, "format": FORMAT}
 
 

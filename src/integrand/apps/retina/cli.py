@@ -9,7 +9,7 @@ import typer
 
 from ...version import version_of
 from .. import retina as grading
-from ..command_line import default_device, one_line, typed
+from ..command_line import default_device, one_line, typed, weights_digest
 from ..images.cli import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, known_views, run
 from ..images.gallery_run import PhotoJob
 from ..images.photo_files import photos as listed
@@ -55,7 +55,7 @@ def retina(
     how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
     job = PhotoJob(
         lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
-        {"network": grader.network.source, **how, "_code": version_of()},
+        {"network": grader.network.source, **how, "_code": [version_of(), weights_digest(grader.network.module)]},
         typed(),
         "Graded eyes",
         debug,

@@ -197,9 +197,9 @@ def thumbnail(pixels: Array, side: int = SIDE) -> Array:
 def _card(one: Card) -> str:
     name, probability = escape(shown(one["name"])), one["probability"]
     sure = "" if probability is None else f" {chance(probability)}"
-    label = f"<b>{escape(one['label'])}</b>"
+    label = f"<b>{escape(shown(one['label']))}</b>"
     if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
-        label = f'<a href="./{escape(quote(one["link"]))}">{escape(one["label"])}</a>'
+        label = f'<a href="./{escape(quote(one["link"]))}">{escape(shown(one["label"]))}</a>'
     detail = f" <span>{escape(one['detail'])}</span>" if one["detail"] else ""
     photos = "".join(
         f'<img alt="{alt}" src="{escape(address)}">'
