@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 import integrand as ig
@@ -337,6 +339,27 @@ def test_a_certificate_from_its_fields(kind: str) -> None:
 def test_fields_that_are_no_certificate(row: Any) -> None:
     with pytest.raises(FileError, match=r"^the certificate is .*; expected .*field"):
         example_of(row)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["EXACT", "jump", "CONVERGED"]),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([part.name for part in dataclasses.fields(ig.ExampleCertificate)]), ANY_JSON)
+def test_anything_in_a_field_is_refused_or_of_its_type(name: str, value: Any) -> None:
+    row = stored(results()["curves"].certificate[0]) | {name: value}
+    try:
+        one = example_of(row)
+    except FileError as error:
+        assert f".{name}" in str(error)  # noqa: PT017  both may happen
+        return
+    str(one)
+    assert repr(example_of(json.loads(json.dumps(stored(one))))) == repr(one)
+    assert report(ig.Attribution(torch.ones(1, 2), ig.Certificate((one,))))
 
 
 def test_axioms_of_promises_are_those_of_the_package() -> None:

@@ -95,7 +95,13 @@ class Attribution:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Attribution:
-        """Read a result that ``save`` wrote as ``.safetensors``. Nothing in the file is executed."""
+        """Read a result that ``save`` wrote as ``.safetensors``.
+
+        Nothing in the file is executed, and all of it is checked before a result is made of it.
+
+        Raises:
+            FileError: it is no such file, was changed, or comes from a newer version; the message says which and where.
+        """
         from .attribution_files import load
 
         return load(FilePath(path))
