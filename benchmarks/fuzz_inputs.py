@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -193,7 +194,20 @@ def mutated(seeds: Sequence[Seed], random: np.random.Generator) -> Seed:
     out = bytearray(gzip.decompress(data) if packed else data)
     for _ in range(random.integers(1, 6)):
         _change(out, seeds[random.integers(len(seeds))][1], random)
+    if out.startswith(b"\x89PNG") and random.integers(4) > 0:
+        _mend(out)
     return ending, gzip.compress(bytes(out), 1, mtime=0) if packed else bytes(out)
+
+
+def _mend(out: bytearray) -> None:
+    """Give the parts of a PNG checksums that fit, so that more than checksums is tried."""
+    at = 8
+    while at + 12 <= len(out):
+        end = at + 8 + int.from_bytes(out[at : at + 4], "big")
+        if end + 4 > len(out):
+            return
+        out[end : end + 4] = zlib.crc32(out[at + 4 : end]).to_bytes(4, "big")
+        at = end + 4
 
 
 def _change(out: bytearray, other: bytes, random: np.random.Generator) -> None:

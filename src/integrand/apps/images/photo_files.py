@@ -32,8 +32,8 @@ ENDINGS = tuple(_PHOTOS.split())
 BYTES = 1 << 29
 """The most bytes that the file of a photo may have."""
 
-MEMORY = 1_300_000_000
-"""The most bytes that the file of a photo, its decoder and its pixels may take together; what follows adds 0.2 GB at most."""
+MEMORY = 1_450_000_000
+"""The most bytes that the file of a photo, its decoder and its pixels may take together; what follows adds 0.1 GB at most."""
 
 ENOUGH = 32_000_000
 """Photos with more pixels than this are shrunk by a whole factor; no network looks at more."""
@@ -111,9 +111,9 @@ def read(path: str | PathLike[str]) -> Photo:
     name = shown(str(file))
     data = _bytes(file, name)
     digest = hashlib.sha256(data).hexdigest()
-    header = look(data, name)
-    del data  # the header has what is needed of it
     try:
+        header = look(data, name)
+        del data  # the header has what is needed of it
         with _LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with _opened(header, name) as image:
@@ -237,7 +237,7 @@ def _read(image: Image.Image, header: PhotoHeader, name: str) -> tuple[NDArray[n
     if size[0] * size[1] > ENOUGH and header.kind == "JPEG":
         share = (ENOUGH / (size[0] * size[1])) ** 0.5
         image.draft(image.mode, (int(size[0] * share), int(size[1] * share)))
-    _check_memory(image, header, name)
+    _check_memory(image, header, f"{name} has {size[0]}x{size[1]} pixels")
     turn = header.orientation
     if turn is None:
         turn = orientation_of(image.info.get("exif") or b"")
@@ -253,14 +253,14 @@ def _read(image: Image.Image, header: PhotoHeader, name: str) -> tuple[NDArray[n
     return pixels, notes + convert.notes
 
 
-def _check_memory(image: Image.Image, header: PhotoHeader, name: str) -> None:
+def _check_memory(image: Image.Image, header: PhotoHeader, what: str) -> None:
     """Refuse photos that would take more than :data:`MEMORY` while they are decoded."""
     single = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2}
     each = single.get(image.mode, 4) if header.per_pixel == 4 else header.per_pixel
     need = len(header.data) + header.working + each * image.size[0] * image.size[1]
     if need > MEMORY:
         raise FileError(
-            f"{name} has {image.size[0]}x{image.size[1]} pixels and would take {need / 1e9:.2g} GB of memory as {header.kind}; "
+            f"{what} and would take {need / 1e9:.2g} GB of memory as {header.kind}; "
             f"up to {MEMORY / 1e9:.2g} GB are used. Make it smaller, or save it as an ordinary JPEG."
         )
 

@@ -232,7 +232,7 @@ def _jpeg_of(
         if passes > SCANS:
             _too_many(name, "passes over its picture", SCANS)
         shares = [frame[8 + 3 * i] for i in range(parts)]
-        across, down = max(one >> 4 for one in shares), max(one & 15 for one in shares)
+        across, down = max((one >> 4 for one in shares), default=1), max((one & 15 for one in shares), default=1)
         working = int(2 * width * height * sum((one >> 4) * (one & 15) for one in shares) / max(1, across * down))
     orientation, several = said
     return PhotoHeader("JPEG", b"".join(kept), (width, height), orientation, None if several else 1, working)

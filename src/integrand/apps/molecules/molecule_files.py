@@ -368,6 +368,8 @@ def _from_block(block: str) -> Mol:
             if mol is not None:
                 check_atoms(mol)
                 mol = Chem.MolFromMolBlock(block)
+        except InputError:
+            raise
         except (ValueError, RuntimeError) as error:  # what RDKit raises rather than to give None
             said = shown(" ".join(str(error).split())[:200])
             raise InputError(f"got a record that RDKit cannot read ({said}); expected a valid mol block.") from None
