@@ -52,6 +52,10 @@ SECONDS = 20
 PIECES = (b"0", b"9" * 30, b"-", b"(" * 500, b"[" * 500, b"\x80\x02", b"cos\nsystem\n", b"R", b"b", b"s", b"\x86", b"Q")
 """What is put into files: digits, brackets, steps of pickles."""
 
+TWOS = b"\x80\x02)q\0" + b"h\0h\0\x86q\0" * 64
+LISTS = b"\x80\x02]q\0" + b"]h\0ah\0aq\0" * 64
+"""Starts of pickles: a tuple, or a list, of two that are the same, and so on, 64 times: 2**64 to whoever goes through it."""
+
 READ, CLEAN, UNCLEAN, OVER = range(4)
 WORDS = {READ: "read", CLEAN: "clean errors", UNCLEAN: "unclean errors", OVER: "over the limits"}
 
@@ -127,6 +131,12 @@ def hostile(honest: dict[str, bytes], bait: Path) -> Iterator[tuple[str, bytes]]
     yield "objects.npy", objects.getvalue()
     yield "objects.npz", zipped({"a.npy": objects.getvalue()})
     yield "nested.pth", rezipped(honest["honest.pth"], {"data.pkl": hash_bomb()})
+    yield "set.pth", rezipped(honest["honest.pth"], {"data.pkl": TWOS + b"c__builtin__\nset\n]K\0h\0\x86a\x85R."})
+    yield "counter.pth", rezipped(honest["honest.pth"], {"data.pkl": TWOS + b"ccollections\nCounter\n(]K\0h\0\x86atR."})
+    puny = b"\x80\x02c_codecs\nencode\nX" + struct.pack("<I", 3 << 20) + "é".encode() * (3 << 19) + b"X\x08\0\0\0punycode\x86R."
+    yield "codec.pth", rezipped(honest["honest.pth"], {"data.pkl": puny})
+    older = honest["older.pth"]
+    yield "keys.pth", older[: older.rindex(b"\x80\x02")] + LISTS + b"]h\0a."
     yield "wide.pth", rezipped(honest["honest.pth"], {"data.pkl": tensor_pickle(108, (10**6, 10**6), (0, 0))})
     yield "outside.pth", rezipped(honest["honest.pth"], {"data.pkl": tensor_pickle(108, (10**4,), (1,))})
     yield (
@@ -171,7 +181,7 @@ def tensor_pickle(count: int, shape: tuple[int, ...], stride: tuple[int, ...]) -
 
 def hash_bomb() -> bytes:
     """A dict whose key is a tuple of a tuple of ..., each twice: its hash takes 2**64 steps."""
-    return b"\x80\x02)q\0" + b"h\0h\0\x86q\0" * 64 + b"}h\0Ns."
+    return TWOS + b"}h\0Ns."
 
 
 def zipped(entries: dict[str, bytes]) -> bytes:

@@ -153,6 +153,10 @@ def test_the_fuzzer_finds_nothing():
         ("payload.pth", r"asks for \w+\.mkdir, which tensors do not need; nothing of it was run|not what torch.save writes"),
         ("zipped.pth", r"asks for \w+\.mkdir, which tensors do not need; nothing of it was run"),
         ("nested.pth", "a dict in it has a key that is neither a text nor a number"),
+        ("set.pth", "a dict in it has a key that is neither a text nor a number"),
+        ("counter.pth", "a dict in it has a key that is neither a text nor a number"),
+        ("codec.pth", r"its pickle calls _codecs\.encode in a way that tensors do not need"),
+        ("keys.pth", "its storages have no names"),
         ("wide.pth", r"would take 3\.64 TiB of memory"),
         ("outside.pth", "a tensor of shape .* reaches beyond its 432 bytes"),
         ("allocates.pth", r"asks for builtins\.bytearray"),
@@ -166,6 +170,21 @@ def test_errors_say_what_is_wrong(tmp_path, hostile, name, words):
     with pytest.raises(FileError, match=words) as caught:
         read(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_tensors_bring_nothing_to_call(tmp_path, hostile):
+    """The functions that a tensor's gradient would be given to are a dict in the pickle, empty in what state dicts save."""
+    made = fuzz.tensor_pickle(108, (4,), (1,))
+    for find, put in (
+        (b")RtR", b")RK\0ctorch._utils\n_rebuild_tensor\nstR"),
+        (b")RtR", b")Rq\x05tRh\x05K\0ctorch._utils\n_rebuild_tensor\ns0"),
+    ):
+        assert find in made
+        (tmp_path / "a.pth").write_bytes(fuzz.rezipped(hostile[0]["honest.pth"], {"data.pkl": made.replace(find, put)}))
+        with pytest.raises(FileError, match="gives a tensor something to call"):
+            read(tmp_path / "a.pth")
+    (tmp_path / "a.pth").write_bytes(fuzz.rezipped(hostile[0]["honest.pth"], {"data.pkl": made}))
+    assert read(tmp_path / "a.pth")["a"].shape == (4,)
 
 
 def test_bombs_are_refused_by_their_table_of_contents(tmp_path, monkeypatch):

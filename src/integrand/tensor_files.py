@@ -327,7 +327,9 @@ def _check_pickled(file: IO[bytes], size: int, most: int) -> None:
     _Pickle(head).run()  # about the machine that wrote it
     _, pickle = _Pickle(head).run()
     keys, _ = _Pickle(head).run()
-    if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(pickle.storages):
+    if not isinstance(keys, list) or not all(isinstance(key, _SCALARS) for key in keys):
+        raise _Damaged("its storages have no names")
+    if sorted(map(str, keys)) != sorted(pickle.storages):
         raise _Damaged("its storages are not those that its tensors need")
     place = head.tell()
     for key in keys:
@@ -356,8 +358,12 @@ class _Storage:
     itemsize: int
 
 
+@dataclass(eq=False)
 class _PickledDict:
-    """A dict of a pickle; what it holds is not needed."""
+    """A dict of a pickle: whether it holds anything, what does not matter; whether it may still be given something."""
+
+    filled: bool = False
+    closed: bool = False
 
 
 class _PickledTensor:
@@ -365,6 +371,7 @@ class _PickledTensor:
 
 
 _MARK = object()
+_SCALARS = (str, bytes, int, float)
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _GIVEN = {"BININT", "BININT1", "BININT2", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING", "LONG1"}
@@ -436,8 +443,11 @@ class _Pickle:
             self._last(list).extend(items)
         elif name in ("SETITEM", "SETITEMS"):
             items = self._popped(2) if name == "SETITEM" else self._marked()
-            self._last(_PickledDict)
             _check_keys(items[::2])
+            found = self._last(_PickledDict)
+            if found.closed:
+                raise _Damaged("its pickle gives a tensor something to call")
+            found.filled = True
         elif name == "GLOBAL":
             stack.append(_named(given))
         elif name == "BINPERSID":
@@ -499,17 +509,17 @@ class _Pickle:
         name = function.text
         if name in _REBUILDS:
             return self._tensor(_REBUILDS[name], arguments)
-        if name == "torch._utils._rebuild_parameter" and arguments and isinstance(arguments[0], _PickledTensor):
+        if name == "torch._utils._rebuild_parameter" and len(arguments) == 3 and isinstance(arguments[0], _PickledTensor):
+            _check_hooks(arguments[2])
             return arguments[0]
         if name in ("collections.OrderedDict", "builtins.set", "collections.Counter"):
-            for items in arguments:
-                if isinstance(items, list):
-                    _check_keys([item[0] if isinstance(item, (list, tuple)) and item else item for item in items])
-                elif not isinstance(items, _PickledDict):
-                    raise _Damaged("its pickle is not that of a state dict")
-            return _PickledDict()
-        plain = (str, bytes, int, float) if name != "torch.Size" else (tuple, list)
-        if name in _PLAIN and all(isinstance(item, plain) for item in arguments):
+            return _collected(name, arguments)
+        if name == "_codecs.encode":  # other codecs than that of bytes can take forever
+            if len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
+                return arguments[0].encode("latin-1")
+        elif name in _PLAIN and all(
+            isinstance(item, (tuple, list) if name == "torch.Size" else _SCALARS) for item in arguments
+        ):
             return function
         raise _Damaged(f"its pickle calls {name[:80]} in a way that tensors do not need")
 
@@ -531,6 +541,8 @@ class _Pickle:
         if count and (last + 1) * itemsize > storage.bytes:
             raise _Damaged(f"a tensor of shape {str(shape)[:80]} reaches beyond its {storage.bytes:,} bytes")
         self.total += count * itemsize
+        if version:
+            _check_hooks(arguments[5])
         return _PickledTensor()
 
 
@@ -544,8 +556,27 @@ def _named(given: str) -> _Name:
     return _Name(text)
 
 
+def _collected(name: str, arguments: tuple[Any, ...]) -> _PickledDict:
+    """A dict or a set that is made of a list."""
+    for items in arguments:
+        if isinstance(items, list):
+            pairs = name == "collections.OrderedDict"
+            _check_keys([item[0] if pairs and isinstance(item, (list, tuple)) and item else item for item in items])
+        elif not isinstance(items, _PickledDict):
+            raise _Damaged("its pickle is not that of a state dict")
+    return _PickledDict(filled=bool(arguments))
+
+
+def _check_hooks(hooks: Any) -> None:
+    """A tensor comes with a dict of functions that its gradient would be given to: it must be empty, and stay so."""
+    if hooks is not None and (not isinstance(hooks, _PickledDict) or hooks.filled):
+        raise _Damaged("its pickle gives a tensor something to call")
+    if hooks is not None:
+        hooks.closed = True
+
+
 def _check_keys(keys: list[Any]) -> None:
-    if not all(key is None or isinstance(key, (str, bytes, int, float)) for key in keys):
+    if not all(key is None or isinstance(key, _SCALARS) for key in keys):
         raise _Damaged("a dict in it has a key that is neither a text nor a number")
 
 
