@@ -177,9 +177,6 @@ def _check_unfolded(total: int, size: int, most: int = LARGEST_TENSORS) -> None:
         raise _Damaged(f"its {_bytes(size)} would take {_bytes(total)} of memory, which is not what tensors do")
 
 
-# ------------------------------------------------------------------------------------------ zip archives
-
-
 @contextmanager
 def _archive(file: IO[bytes], size: int, most: int) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive in the layout that torch and numpy write, after a look at its table of contents.
@@ -225,8 +222,6 @@ def _check_directory(file: IO[bytes], size: int) -> None:
     file.seek(0)
 
 
-# ------------------------------------------------------------------------------------------ numpy's arrays
-
 _NPY = re.compile(
     r"\s*\{\s*'descr':\s*'([<>|=][biufc]\d{1,2})',\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([\dL, ]*)\),?\s*\}\s*"
 )
@@ -266,9 +261,6 @@ def _array(file: IO[bytes], size: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape))
 
 
-# ------------------------------------------------------------------------------------------ safetensors
-
-
 def _check_header(file: IO[bytes], size: int) -> None:
     length = int.from_bytes(file.read(8), "little")
     if length > min(HEADER_BYTES, size - 8):
@@ -283,9 +275,6 @@ def _of_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(str(path), framework="pt") as file:
         names = list(file.keys())
         return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
-
-
-# ------------------------------------------------------------------------------------------ torch.save
 
 
 def _check_saved(file: IO[bytes], size: int, most: int = LARGEST_TENSORS) -> None:
