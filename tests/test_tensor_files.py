@@ -301,7 +301,7 @@ def test_class_lists_are_bounded(tmp_path):
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "{", "", "9" * 5000, b"\xff"])
 def test_json_that_cannot_be_read_is_a_file_error(text):
-    with pytest.raises(FileError, match=r"settings holds no JSON that can be read \("):
+    with pytest.raises(FileError, match=r"settings is not what it should be: "):
         parsed(text, what="settings")
 
 

@@ -73,19 +73,20 @@ class _UnfitError(Exception):
         self.got, self.expected, self.place = got, expected, ""
 
 
-def parsed(text: str | bytes, *, what: str) -> Any:
+def parsed(text: str | bytes, *, what: str, once: bool = True) -> Any:
     """JSON from outside: no name twice in one object, nesting that Python can follow, and not too much of it.
 
     Args:
         text: the JSON text.
         what: what it is of, for the error.
+        once: whether a name that an object has twice is refused; otherwise the last one counts, as for most readers.
     """
     try:
         read = text.decode() if isinstance(text, bytes) else text
         parts = sum(read.count(sign) for sign in "[{,")
         if parts <= MOST_PARTS:
-            return json.loads(read, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+            return json.loads(read, object_pairs_hook=_once if once else None)
+    except (ValueError, RecursionError, MemoryError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))
         raise FileError(f"{what} is not what it should be: {why}. Expected JSON.") from None
     raise FileError(f"{what} has about {parts} values; expected at most {MOST_PARTS}. Split it.")

@@ -9,7 +9,6 @@ twice: first here, by a reader that calls nothing and knows only what a state di
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import pickletools
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 
 from .errors import FileError, IntegrandError, MissingExtraError
 from .files import read_bytes, reading
+from .schema import parsed
 from .words import shown
 
 LARGEST_TENSORS = 8 << 30
@@ -121,18 +121,9 @@ def archive_names(path: Path, *, what: str) -> list[str] | None:
             return archive.namelist()
 
 
-def parsed(text: str | bytes, *, what: str) -> Any:
-    """Parse JSON that came from outside; what is damaged, or nested too deeply, is a :class:`~integrand.errors.FileError`."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError, MemoryError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else _said(error)
-        raise FileError(f"{what} holds no JSON that can be read ({said}); get the file again.") from None
-
-
 def read_json(path: Path, *, what: str, most: int) -> Any:
-    """Parse a JSON file of at most ``most`` bytes."""
-    return parsed(read_bytes(path, what=what, most=most), what=shown(str(path)))
+    """Parse a JSON file of at most ``most`` bytes that another library is to read too."""
+    return parsed(read_bytes(path, what=what, most=most), what=shown(str(path)), once=False)
 
 
 @contextmanager

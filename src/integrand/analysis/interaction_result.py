@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -158,13 +159,13 @@ class Interactions:
 
     @property
     def converged(self) -> bool:
-        """Whether every example met its tolerance."""
-        return all(example.converged for example in self.certificate)
+        """Whether there are examples, and every one met its tolerance."""
+        return bool(self.certificate) and all(example.converged for example in self.certificate)
 
     @property
     def error(self) -> float:
-        """The largest error estimate of all examples."""
-        return max(example.error for example in self.certificate)
+        """The largest error estimate of all examples; NaN if there are none."""
+        return max((example.error for example in self.certificate), default=math.nan)
 
     def matrix(self) -> Tensor:
         """The rows against each other alone, (examples, rows, rows): symmetric, and small enough to look at."""

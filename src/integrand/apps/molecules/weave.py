@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ...errors import FileError, MissingExtraError, OptionError
 from ...files import replacing
 from ...loading import shipped
-from ...tensor_files import parsed, read_safetensors, shapes_without_memory
+from ...schema import parsed
+from ...tensor_files import read_safetensors, shapes_without_memory
 from ...words import shown
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 

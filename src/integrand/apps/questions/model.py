@@ -20,7 +20,8 @@ from ...attribution import Attribution
 from ...errors import InputError, OptionError, TargetError
 from ...functions.target import Score
 from ...loading import shipped
-from ...tensor_files import parsed, read_safetensors
+from ...schema import parsed
+from ...tensor_files import read_safetensors
 from .result import QuestionAnswer, WordAttribution
 
 ModelName = Literal["wtq", "trec"]

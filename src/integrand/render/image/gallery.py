@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any, TypedDict
 from urllib.parse import quote
 
@@ -13,7 +12,8 @@ import numpy as np
 
 from ...attribution import Attribution
 from ...certificate import Status
-from ...words import percent, shown
+from ...words import percent
+from ..escaping import escape
 from ..html import data_url, document, origin
 from .photo_page import chance, values_of
 from .pixels import Array, lit, mass_limit, photo_pixels, strength
@@ -195,11 +195,11 @@ def thumbnail(pixels: Array, side: int = SIDE) -> Array:
 
 
 def _card(one: Card) -> str:
-    name, probability = escape(shown(one["name"])), one["probability"]
+    name, probability = escape(one["name"]), one["probability"]
     sure = "" if probability is None else f" {chance(probability)}"
-    label = f"<b>{escape(shown(one['label']))}</b>"
+    label = f"<b>{escape(one['label'])}</b>"
     if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
-        label = f'<a href="./{escape(quote(one["link"]))}">{escape(shown(one["label"]))}</a>'
+        label = f'<a href="./{escape(quote(one["link"]))}">{escape(one["label"])}</a>'
     detail = f" <span>{escape(one['detail'])}</span>" if one["detail"] else ""
     photos = "".join(
         f'<img alt="{alt}" src="{escape(address)}">'
@@ -215,7 +215,5 @@ def _card(one: Card) -> str:
 def _failed(failed: Sequence[tuple[str, str]]) -> str:
     if not failed:
         return ""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(shown(name))}</th><td>{escape(shown(reason))}</td></tr>\n' for name, reason in failed
-    )
+    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(reason)}</td></tr>\n' for name, reason in failed)
     return f'<section>\n<h2>Not explained</h2>\n<table class="bad-files"><tbody>\n{rows}</tbody></table>\n</section>\n'
