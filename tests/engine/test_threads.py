@@ -20,8 +20,9 @@ from torch.utils.checkpoint import checkpoint
 
 import integrand as ig
 from benchmarks.threads import attack, scenarios
+from integrand.backends.precision import PrecisionMode
 from integrand.errors import ConvergenceWarning, ZeroAttributionWarning, quiet
-from integrand.functions.model_state import PROCESS, SharedProcess, only_thread, undisturbed
+from integrand.functions.model_state import PROCESS, SharedProcess, needed_switches, only_thread, undisturbed
 from integrand.functions.randomness import DrawsNoticed
 from integrand.integration.adaptive import OneCore
 
@@ -154,7 +155,7 @@ OWN = torch.Generator()
         (lambda: LSTM(X[None]), False),
         (lambda: X + torch.ones(6), False),
     ],
-    ids=["rand", "normal_", "dropout", "dropping attention", "own generator", "no dropout", "attention", "recurrent", "sum"],
+    ids=["rand", "normal", "dropout", "attention, dropout", "own", "no dropout", "attention", "lstm", "ones"],
 )
 def test_draws_are_noticed(run: Callable[[], Any], draws: bool) -> None:
     before = torch.get_rng_state()
@@ -338,6 +339,53 @@ def test_tf32_and_cudnn_come_back(on: bool) -> None:
     with PROCESS.claimed(switches={"tf32": on, "cudnn": "off"}):
         assert state() == (False, on, *before[2:4], "high" if on else "highest")
     assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        (nn.Linear(2, 2), nn.Linear(2, 2), False),
+        (nn.LSTM(2, 2), nn.LSTM(2, 2), False),
+        (nn.LSTM(2, 2), nn.Linear(2, 2), True),
+        (nn.Linear(2, 2), nn.GRU(2, 2), True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else str(value),
+)
+def test_recurrent_networks_on_a_gpu_wait_for_others(first: nn.Module, second: nn.Module, waits: bool) -> None:
+    """They do without cuDNN, which the others have: with another kernel they would have other bits."""
+    entered = threading.Event()
+
+    def run() -> None:
+        with PROCESS.claimed(switches=needed_switches([second], cuda=True)):
+            entered.set()
+
+    with PROCESS.claimed(switches=needed_switches([first], cuda=True)):
+        assert torch.backends.cudnn.enabled != isinstance(first, nn.RNNBase)
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert entered.wait(0.2 if waits else 20) != waits
+    thread.join(20)
+    assert entered.is_set()
+    assert torch.backends.cudnn.enabled
+
+
+def test_tf32_in_one_thread_is_not_float32_in_another() -> None:
+    """Two calls in float32, each of which runs something in TF32 now and then."""
+
+    def run(_: int) -> None:
+        for _ in range(20):
+            with PROCESS.claimed(switches=needed_switches([], cuda=True)):
+                assert not torch.backends.cudnn.allow_tf32
+                assert torch.get_float32_matmul_precision() == "highest"
+                with PrecisionMode("tf32").switched():
+                    assert torch.backends.cudnn.allow_tf32
+                    assert torch.get_float32_matmul_precision() == "high"
+                assert not torch.backends.cudnn.allow_tf32
+                assert torch.get_float32_matmul_precision() == "highest"
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
+    assert torch.backends.cudnn.allow_tf32
 
 
 # Warnings

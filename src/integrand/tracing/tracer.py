@@ -188,11 +188,16 @@ def _in_plain_kernels(traced: Callable[[], Program]) -> Program:
     """A program of plain operations; switches, which hold for all threads, are turned only where the model needs it."""
     switches: dict[str, Hashable] = {"fast path": "off"}
     while True:
-        with PROCESS.claimed(switches=switches):
-            program = traced()
-        fused = {switch for one in program.operations for name, switch in FUSED.items() if one.name.startswith(name)}
-        if fused <= switches.keys():
-            return program
+        try:
+            with PROCESS.claimed(switches=switches):
+                program = traced()
+            fused = {switch for one in program.operations for name, switch in FUSED.items() if one.name.startswith(name)}
+            if fused <= switches.keys():
+                return program
+        except ModelError:
+            fused = {"attention"}  # a fused kernel may be what cannot be followed
+            if fused <= switches.keys():
+                raise
         switches |= dict.fromkeys(fused, "plain")
 
 
