@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -244,6 +245,45 @@ def test_two_runs_at_once_are_refused_and_change_nothing(tmp_path: Path) -> None
             with pytest.raises(FileError, match="is being written by process"):
                 table(tmp_path / "store", Squares(), MANY, again=again)
     assert (tmp_path / "store").read_bytes() == kept
+
+
+def test_a_journal_that_is_mostly_outdated_is_tidied_up(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.write_bytes(b"not ours\n")
+    table(path, Squares(), MANY, how={"tol": 0.1})
+    table(path, Squares(), MANY)
+    for n in range(12):  # other results of the same inputs
+        with LineStore.opened(path, {}) as store:
+            store.put({key: {"square": int(key) ** 2, "run": n} for key in MANY})
+    most = 2 * len(MANY) * 110
+    assert path.stat().st_size < 3 * most
+    with LineStore.opened(path, {}, again=True) as store:
+        assert path.read_bytes().startswith(b"not ours\n")
+        assert [entry["run"] for entry in store.entries()] == [11] * len(MANY)
+    for how in ({}, {"tol": 0.1}):
+        assert table(path, last := Squares(), MANY, how=how) == [(text, int(text) ** 2, None) for text in MANY]
+        assert last.explained == []
+    assert [file.name for file in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_disk_that_is_full_when_a_journal_is_tidied_up_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store"
+    with LineStore.opened(path, {}) as store:
+        for n in range(9):
+            store.put({key: {"square": int(key) ** 2, "run": n} for key in MANY})
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        table(path, last := Squares(), MANY)
+    assert last.explained == []
+    assert path.read_bytes() == before
+    table(path, last := Squares(), MANY)
+    assert last.explained == []
+    assert len(path.read_bytes()) < len(before) / 5
 
 
 def test_keys_that_are_not_utf_8(tmp_path: Path) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..files import append, appending, locked, writing
+from ..errors import FileError
+from ..files import append, appending, locked, reading, replacing, writing
 
 Entry = dict[str, Any]
 """What is kept of one input: values that JSON can hold."""
+
+_NAME = re.compile(b"[0-9a-f]{48}")
 
 BLOCK = 1 << 16
 """The bytes that are read at a time to find the end of a line."""
@@ -43,6 +47,36 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # the name of a file need not be UTF-8
+
+
+def _tidy(path: Path) -> None:
+    """Leave the outdated lines out of a journal if they are more than half of it; what is not ours stays."""
+    places: dict[bytes, tuple[int, int]] = {}  # where the last line of an entry begins, and how long it is
+    outdated: set[int] = set()
+    waste = place = 0
+    for line in _lines(path):
+        name = line[: LineStore.MARK + LineStore.NAME]
+        if _NAME.fullmatch(name):
+            if name in places:
+                outdated.add(places[name][0])
+                waste += places[name][1]
+            places[name] = place, len(line)
+        place += len(line)
+    if 2 * waste <= place:
+        return
+    with suppress(FileError), replacing(path) as part, part.open("wb") as file:  # a disk without room for it may do for the run
+        place = 0
+        for line in _lines(path):
+            if place not in outdated:
+                file.write(line)
+            place += len(line)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a journal; none if there is no such file, or a link or something else in its place."""
+    if path.is_file() and not path.is_symlink():
+        with reading(path, what="a journal") as file:
+            yield from file
 
 
 class LineStore:
@@ -96,8 +130,10 @@ class LineStore:
             with tempfile.TemporaryFile() as file:
                 yield LineStore(file.fileno(), settings)
             return
-        with locked(path), appending(path) as kept:
-            yield LineStore(kept, settings, path=path, again=again)
+        with locked(path):
+            _tidy(path)
+            with appending(path) as kept:
+                yield LineStore(kept, settings, path=path, again=again)
 
     def get(self, key: str) -> Entry | None:
         """Read the entry of an input; None if there is none with these settings, it is to be made again, or it is damaged."""
