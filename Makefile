@@ -14,7 +14,7 @@ demo test quick durations cpus: export OMP_WAIT_POLICY ?= passive
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick durations cpus gpu-check lint format types bench clean
+.PHONY: help demo test quick durations cpus gpu-check lint format types bench attack clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
@@ -24,6 +24,7 @@ help:
 	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"
 	@echo "make gpu-check  what needs a CUDA GPU: graphs, overlap, precision, memory"
 	@echo "make bench      compare with peers: writes out/bench"
+	@echo "make attack     hostile files, faults, kills and threads: an hour; docs/security.md says what is counted"
 	@echo "make lint       ruff check, ruff format --check, import directions"
 	@echo "make format     let ruff mend what it can"
 	@echo "make clean      remove what was built; $(VENV) stays"
@@ -71,6 +72,13 @@ format: $(VENV)/.dev-stamp
 
 bench: $(VENV)/.bench-stamp
 	$(BIN)/python -m benchmarks --out out/bench
+
+attack: $(VENV)/.dev-stamp
+	$(BIN)/python -m benchmarks.fuzz_inputs
+	$(BIN)/python -m benchmarks.fuzz_weights
+	$(BIN)/python -m benchmarks.fuzz_results
+	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.threads
 
 # One stamp per extra: .demo-stamp stands for "pip install .[demo] was done with these files as they are". The weights are a
 # distribution of their own, which is installed from the checkout too.
