@@ -44,6 +44,17 @@ def run(tmp_path, monkeypatch):
 FEW = ("axioms", "--examples", "8", "--method", "gradient", "--axiom", "completeness", "--axiom", "sensitivity-a")
 
 
+def test_a_place_that_cannot_be_written_is_said_before_the_search(run, tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("the search was begun")
+
+    monkeypatch.setattr("integrand.cli.axioms_command.table", never)
+    (tmp_path / "file").write_text("")
+    found = run(*FEW, "--out", str(tmp_path / "file" / "table.html"))
+    assert isinstance(found.exception, FileError)
+    assert "cannot be written" in str(found.exception)
+
+
 def test_a_search_prints_the_table_and_the_evidence(run):
     done = run(*FEW)
     assert done.exit_code == 0, done.output

@@ -169,11 +169,17 @@ def batch_bar(total: int, what: str = "", *, quiet: bool = False) -> Iterator[Ba
 
 @contextmanager
 def stoppable(command: str) -> Iterator[None]:
-    """On Ctrl-C, say that the same command continues the batch, and exit with 130."""
+    """On Ctrl-C, say which command continues the batch (without ``--again``, which begins anew), and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
-        print_shown(f"stopped; the same command goes on where it was: {shown(command)}", err=True)
+        on = command.replace(" --again", "")
+        how = (
+            "the same command goes on where it was"
+            if on == command
+            else "without --again it goes on, with old results for the rest"
+        )
+        print_shown(f"stopped; {how}: {shown(on)}", err=True)
         raise typer.Exit(130) from None
 
 

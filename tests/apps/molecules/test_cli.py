@@ -583,7 +583,12 @@ def test_an_interrupted_run_that_does_all_again_keeps_what_was_there(run: Run, m
     before = (tmp_path / "a.csv").read_bytes()
     model.explained.clear()
     model.stop_at = 2
-    assert run("--file", "many.smi", "--out", "a.csv", "--again").exit_code == 130
+    done = run("--file", "many.smi", "--out", "a.csv", "--again")
+    assert done.exit_code == 130
+    assert (
+        "without --again it goes on, with old results for the rest: integrand molecule --file many.smi --out a.csv\n"
+        in done.stderr
+    )
     model.stop_at = -1
     assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
     assert len(model.explained) == 2

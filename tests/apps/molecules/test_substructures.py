@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from integrand.apps.molecules import substructures
-from integrand.errors import InputError, OptionError
+from integrand.errors import FileError, InputError, OptionError
 
 from .attributed import MOLECULES, made
 
@@ -79,3 +81,38 @@ def test_groups_that_are_left_out_are_named() -> None:
     assert not found.found
     assert "left out: Al_OH, Al_OH_noTert. least=1 shows them" in str(found)
     assert "None of the groups" in str(substructures([made("CCO")], {"ring": "[R]"}))
+
+
+@pytest.mark.parametrize("ending", ["json", "csv", "txt"])
+def test_a_full_disk_leaves_the_old_file_and_no_name_is_a_formula(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = substructures(ALCOHOLS, {"=1+1": "C"}, least=1)
+    path = found.save(tmp_path / f"groups.{ending}")
+    before = path.read_bytes()
+    if ending == "csv":
+        assert b"\n'=1+1," in before
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileError, match="No space left"):
+        substructures(ALCOHOLS, {"other": "O"}, least=1).save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("ending", ["html", "svg", "png", "json", "csv"])
+def test_a_full_disk_leaves_the_old_molecule(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ALCOHOLS[0].save(tmp_path / f"molecule.{ending}")
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileError, match="No space left"):
+        ALCOHOLS[1].save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == [path.name]
