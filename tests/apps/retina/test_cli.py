@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -65,3 +66,23 @@ def test_what_is_no_eye_gets_no_diagnosis_as_its_headline(tmp_path: Path, monkey
     found = json.loads(done.stdout)
     assert found["title"].startswith("this does not look like a photo of a retina")
     assert any("the grade means nothing" in note for note in found["notes"])
+
+
+@pytest.mark.slow
+def test_a_card_opens_the_page_of_its_own_patient(eye: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = eye.parent
+    for patient in ("pat1", "pat2"):
+        (folder / patient).mkdir()
+    eye.rename(folder / "pat1" / "left.jpg")
+    noise = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
+    Image.fromarray(noise).save(folder / "pat2" / "left.jpg")
+    words = ("--out", "clinic", "--tol", "0.9", "--baseline", "black")
+    for patient in ("pat1", "pat2", "pat1"):
+        assert run(monkeypatch, "retina", patient, *words).exit_code == 0
+    index = (folder / "clinic" / "index.html").read_text(encoding="utf-8")
+    cards = re.findall(r'<a href="\./([0-9a-f]{32}\.html)">([^<]+)</a>.*?<span>(pat[12]/left\.jpg)</span>', index)
+    assert [name for _, _, name in cards] == ["pat1/left.jpg", "pat2/left.jpg"]
+    for link, title, _ in cards:
+        assert f"<h1>{title}" in (folder / "clinic" / link).read_text(encoding="utf-8")
+    assert cards[0][1].startswith("grade 0")
+    assert cards[1][1].startswith("this does not look like a photo of a retina")
