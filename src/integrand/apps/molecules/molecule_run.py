@@ -244,7 +244,7 @@ def _written(
         try:
             for count, pair in enumerate(results, 1):  # noqa: B007, read after the loop
                 yield pair
-            if count != summary.explained:
+            if count < summary.explained:
                 raise FileError(f"{count} results were found of {summary.explained}; run the same command again.")
         except FileError as error:  # in reading: what goes wrong in writing is not caught
             problem = str(error)
