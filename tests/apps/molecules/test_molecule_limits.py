@@ -119,6 +119,23 @@ def test_molecules_with_too_many_atoms_are_refused_before_the_work(monkeypatch: 
         Record(text, block=True).molecule()
 
 
+def test_molecules_with_too_many_pairs_or_bonds_are_refused() -> None:
+    star = "*" + "(C)" * 120
+    with pytest.raises(InputError, match="7,260 pairs of atoms up to 2 bonds apart; up to 5,000"):
+        molgraph.graph(molgraph.parse(star))
+    dense = Chem.RWMol()
+    for i in range(150):
+        dense.AddAtom(Chem.Atom(0))
+        for j in range(i):
+            dense.AddBond(i, j, Chem.BondType.SINGLE)
+    with pytest.raises(InputError, match="11,175 bonds"):
+        molgraph.read(dense)
+    for i in range(149, 120, -1):
+        dense.RemoveAtom(i)
+    with pytest.raises(InputError, match=r"cannot sanitise.*rings"):  # no SMILES has as many open rings
+        molgraph.read(dense)
+
+
 def test_a_long_smiles_is_never_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(molgraph, "_parsed", lambda _: pytest.fail("RDKit was asked"))
     with pytest.raises(InputError, match="a SMILES of 10,001 characters; up to 10,000"):

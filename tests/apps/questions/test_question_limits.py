@@ -67,3 +67,10 @@ def test_long_answers_are_text_at_once(text: str, monkeypatch: pytest.MonkeyPatc
 def test_what_fuzzing_makes_is_read_or_one_of_our_errors(tmp_path: Path) -> None:
     assert fuzzed(question_seeds(), question_trial(tmp_path), count=400, seed=3) == []
     assert fuzzed(class_seeds(), class_trial(tmp_path), count=200, seed=3) == []
+
+
+def test_words_are_shown_and_not_obeyed() -> None:
+    found = CliRunner().invoke(app, ["questions", "who \x1b[2J won \u202e it \x9b2J?", "--device", "cpu"])
+    assert found.exit_code == 0, found.output
+    assert "won" in found.output
+    assert not any(sign in found.output for sign in "\x1b\u202e\x9b")

@@ -23,6 +23,9 @@ Floats = NDArray[np.float32]
 ATOMS = 500
 """Molecules with more heavy atoms than this are refused: a chain of as many takes 13 s on one core, one of 2000 takes 90 s."""
 
+PAIRS = 5000
+"""Molecules with more bonds, or more pairs within :data:`REACH`, than this are refused; 500 atoms of a peptide have 1,300."""
+
 LONGEST = 10_000
 """SMILES with more characters than this are refused before RDKit reads them."""
 
@@ -145,6 +148,8 @@ def check_atoms(mol: Mol) -> None:
             f"got a molecule with {heavy:,} heavy atoms ({mol.GetNumAtoms():,} in all); up to {ATOMS} are explained, as more "
             "take too long. Leave it out, or divide it."
         )
+    if mol.GetNumBonds() > 2 * PAIRS:  # those with hydrogen among them
+        raise InputError(f"got a molecule with {mol.GetNumBonds():,} bonds; up to {2 * PAIRS:,} are read. Leave it out.")
 
 
 def listed(molecules: Sequence[str | Mol] | str | Mol) -> list[str | Mol]:
@@ -173,11 +178,11 @@ def read(molecule: str | Mol) -> tuple[str, Mol]:
             Chem.SanitizeMol(mol)
             if any(atom.GetAtomicNum() == 1 for atom in mol.GetAtoms()):
                 mol = Chem.RemoveHs(mol)
+            return Chem.MolToSmiles(mol), mol
         except ValueError as error:  # RDKit's errors of valences and kekulisation among them
             raise InputError(
                 f"got a molecule that RDKit cannot sanitise ({error}); expected one with valid valences."
             ) from None
-    return Chem.MolToSmiles(mol), mol
 
 
 def graph(mol: Mol, features: Features = "full") -> Graph:
@@ -248,7 +253,7 @@ def _parsed(smiles: str) -> tuple[Mol | None, str]:
         said = ""
     lines = [re.sub(r"^\[[\d:]+\] |SMILES Parse Error: ", "", line) for line in said.splitlines()]
     where = [line.rstrip(":") for line in lines if "around position" in line]
-    return mol, (where or lines or ["no valid SMILES"])[0].split(" for input")[0]
+    return mol, (where or lines or [""])[0].split(" for input")[0] or "no valid SMILES"
 
 
 def _elements(atoms: Sequence[Any]) -> Floats:
@@ -296,6 +301,10 @@ def _pair_features(mol: Any) -> tuple[Floats, NDArray[np.int64], NDArray[np.int6
     """Features (P, 12), ends (P, 2) and RDKit's bond index (P,) of the pairs within :data:`REACH`."""
     distance = _chem().GetDistanceMatrix(mol)
     ends = np.argwhere(np.triu(distance <= REACH, 1)).astype(np.int64)
+    if len(ends) > PAIRS:
+        raise InputError(
+            f"got a molecule with {len(ends):,} pairs of atoms up to {REACH} bonds apart; up to {PAIRS:,} are read."
+        )
     count = mol.GetNumAtoms()
     out = np.zeros((len(ends), len(_PAIR)), np.float32)
     bond = np.full(len(ends), -1, np.int64)
