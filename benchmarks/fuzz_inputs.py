@@ -1,5 +1,6 @@
 """Photos, molecules, questions and class lists, mutated by chance: each must be read, or refused by an error of ours.
 
+``python -m benchmarks.fuzz_inputs worst`` measures what the largest photos and molecules within the limits take.
 Run it with ``python -m benchmarks.fuzz_inputs [COUNT [SEED]]``; prints how many were read and refused, and exits with 1 if one
 of them ended otherwise, took more memory than is promised, or more time than a person waits. Children are forked: Unix only.
 """
@@ -9,8 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import resource
-import signal
 import sys
 import tempfile
 import time
@@ -36,7 +35,7 @@ COUNT = 40_000
 SECONDS = 20
 """The longest time that one file may take."""
 
-GIGABYTES = 1.8
+GIGABYTES = 1.6
 """The most memory that reading may add to a process: the photo's limit, its pixels, and what libraries take."""
 
 TOGETHER = 200
@@ -262,6 +261,9 @@ def short_run(seeds: Sequence[Seed], trial: Trial, *, count: int, seed: int) -> 
 
 def _child(kind: str, numbers: range, seed: int, pipe: int, folder: Path) -> None:
     """In a child: read files one by one, and say of each how it ended."""
+    import resource
+    import signal
+
     make_seeds, make_trial, _ = KINDS[kind]
     seeds, trial = make_seeds(), make_trial(folder)
     attempt(trial, seeds[0])  # imports
@@ -281,6 +283,8 @@ def _child(kind: str, numbers: range, seed: int, pipe: int, folder: Path) -> Non
 
 
 def _peak() -> int:
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -317,6 +321,80 @@ def run(kind: str, count: int, seed: int) -> tuple[Counter[str], list[str]]:
     return ended, wrong
 
 
+def worst() -> int:
+    """Measure the largest photos of each kind that are accepted, and the largest molecules; gives the exit status."""
+    from PIL import Image
+
+    large, wide = (16_000, 12_500), {"tiffinfo": {278: 64}, "compression": "tiff_deflate"}
+    kinds: list[tuple[str, str, tuple[int, int], dict[str, object]]] = [
+        ("RGBA.png", "RGBA", large, {"compress_level": 1}),
+        ("16-bit.png", "I;16", large, {"compress_level": 1}),
+        ("plain.jpg", "RGB", large, {}),
+        ("passes.jpg", "RGB", large, {"progressive": True, "subsampling": 0}),
+        ("RGBA.tif", "RGBA", (14_000, 12_700), wide),
+        ("floats.tif", "F", (14_000, 12_700), wide),
+        ("one-strip.tif", "RGBA", (13_000, 13_000), {"tiffinfo": {278: 13_000}, "compression": "tiff_deflate"}),
+        ("uncompressed.ppm", "RGB", (13_300, 13_300), {}),
+        ("RGBA.webp", "RGBA", (9500, 9500), {}),
+        ("RGBA.avif", "RGBA", (7700, 7700), {"speed": 10}),
+    ]
+    with tempfile.TemporaryDirectory() as folder:  # what is imported counts for nobody
+        photo_trial(Path(folder))(*photo_seeds()[0])
+        molecule_trial(Path(folder))(*molecule_seeds()[0])
+    over = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, mode, size, options in kinds:
+            path = Path(folder) / name
+            _in_child(lambda path=path, mode=mode, size=size, options=options: Image.new(mode, size).save(path, **options))
+            gigabytes, seconds = _in_child(lambda path=path: photo_of(path))
+            over += gigabytes > GIGABYTES
+            print(f"{name:17} {path.stat().st_size / 1e6:6.1f} MB: {gigabytes:.2f} GB, {seconds:.1f} s", flush=True)
+            path.unlink()
+    for name, smiles in (("a chain", "C" * 500), ("a peptide", "NC(C)C(=O)" * 99 + "O")):
+        _, seconds = _in_child(lambda smiles=smiles: explained(smiles))
+        print(f"{name} of {'500' if name == 'a chain' else '496'} atoms: {seconds:.1f} s", flush=True)
+    return 1 if over else 0
+
+
+def photo_of(path: Path) -> None:
+    """Read a photo."""
+    from integrand.apps.photos import read
+
+    read(path)
+
+
+def explained(smiles: str) -> None:
+    """Explain a molecule on one core."""
+    import torch
+
+    from integrand.apps import molecules
+
+    torch.set_num_threads(1)
+    molecules.load("weave-w2n2", "cpu").explain([smiles])
+
+
+def _in_child(work: Callable[[], object]) -> tuple[float, float]:
+    """Gigabytes by which a forked child outgrows this process while something runs in it, and how long that takes."""
+    entry, leave = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            before, start = _peak(), time.perf_counter()
+            work()
+            os.write(leave, f"{(_peak() - before) / 1e9} {time.perf_counter() - start}".encode())
+        except Exception as error:
+            os.write(leave, f"nan nan {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(leave)
+    with os.fdopen(entry, "r") as pipe:
+        said = pipe.read().split()
+    os.waitpid(child, 0)
+    if said[2:]:
+        raise RuntimeError(" ".join(said[2:]))
+    return float(said[0]), float(said[1])
+
+
 def main(count: int = COUNT, seed: int = 0) -> int:
     """Read all kinds of files, print how they ended, and give the exit status."""
     failures = []
@@ -331,4 +409,4 @@ def main(count: int = COUNT, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:3])))
+    sys.exit(worst() if sys.argv[1:] == ["worst"] else main(*map(int, sys.argv[1:3])))

@@ -307,6 +307,8 @@ def _shrunk(image: Image.Image, convert: _Conversion, factor: int) -> Pixels:
 def _why(name: str, error: Exception) -> str:
     """One line on what is wrong with a file, and what to do about it."""
     said = shown(" ".join((str(error).strip() or type(error).__name__).split())[:200])
+    if type(error).__name__ == "DecompressionBombError":  # some readers ask Pillow's limit themselves
+        return f"{name} has more pixels than Pillow reads of its format (PIL.Image.MAX_IMAGE_PIXELS). Make it smaller first."
     if isinstance(error, SyntaxError):
         return f"{name} begins like a picture but is damaged or cut short ({said}); copy or download it again."
     if "truncated" in said.lower() or isinstance(error, EOFError):
