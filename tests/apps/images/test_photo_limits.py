@@ -240,6 +240,35 @@ def test_orientation_is_read_from_exif_alone(tmp_path: Path, kind: str, order: s
     assert photo.notes == ("turned upright, as its EXIF data says",)
 
 
+def test_orientation_is_read_from_xmp_where_exif_says_nothing(tmp_path: Path) -> None:
+    xmp = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
+    data = _with_exif(saved("JPEG"), "JPEG", directory(1, 4))
+    (tmp_path / "a.jpg").write_bytes(data[:2] + b"\xff\xe1" + struct.pack(">H", len(xmp) + 2) + xmp + data[2:])
+    assert read(tmp_path / "a.jpg").pixels.shape == (40, 20, 3)
+    text = chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<tiff:Orientation>8</tiff:Orientation>")
+    data = saved("PNG")
+    (tmp_path / "a.png").write_bytes(data[:33] + text + data[33:])
+    assert read(tmp_path / "a.png").notes == ("turned upright, as its EXIF data says",)
+
+
+def test_what_a_plugin_opens_is_held_to_the_same_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plugin:
+        size = (40, 20)
+
+        @classmethod
+        def register_heif_opener(cls) -> None:
+            Image.register_open("HEIF", lambda *_: Image.new("RGB", cls.size, (9, 9, 9)))
+
+    monkeypatch.setitem(sys.modules, "pillow_heif", Plugin)
+    monkeypatch.setattr(Image, "OPEN", dict(Image.OPEN))
+    monkeypatch.setattr(Image, "ID", list(Image.ID))
+    (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(64))
+    assert (read(tmp_path / "a.heic").pixels == 9).all()
+    monkeypatch.setattr(Plugin, "size", (150_000, 1))
+    with pytest.raises(FileError, match="100,000 to a side"):
+        read(tmp_path / "a.heic")
+
+
 def test_a_tile_larger_than_the_picture(tmp_path: Path) -> None:
     tags = [(256, 10), (257, 10), (258, 8), (259, 8), (262, 1), (277, 1), (322, 60_000), (323, 60_000), (324, 0), (325, 8)]
     body = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)

@@ -129,16 +129,16 @@ def is_heic(data: bytes) -> bool:
 
 
 def orientation_of(exif: bytes) -> int:
-    """The orientation that EXIF data asks for, 1 to 8; 1 if it says nothing, or is damaged."""
+    """The orientation that EXIF data asks for, 1 to 8; 0 if it says nothing, or is damaged."""
     start = 6 if exif[:6] == b"Exif\0\0" else 0
     try:
         for tag, kind, _, value in _entries(exif[start : start + (1 << 20)]):
             if tag == 0x0112 and kind == 3:
                 found = struct.unpack(("<" if exif[start : start + 2] == b"II" else ">") + "H", value[:2])[0]
-                return int(found) if 1 <= found <= 8 else 1
+                return int(found) if 1 <= found <= 8 else 0
     except (struct.error, ValueError):
         pass
-    return 1
+    return 0
 
 
 def _look(data: bytes, name: str) -> PhotoHeader:

@@ -21,7 +21,7 @@ Features = Literal["full", "simple"]
 Floats = NDArray[np.float32]
 
 ATOMS = 500
-"""Molecules with more heavy atoms than this are refused: a chain of as many takes ten seconds on one core, one of 2000 ninety."""
+"""Molecules with more heavy atoms than this are refused: a chain of as many takes ten seconds on a core, one of 2000 ninety."""
 
 PAIRS = 5000
 """Molecules with more bonds, or more pairs within :data:`REACH`, than this are refused; 500 atoms of a peptide have 1,300."""
