@@ -238,8 +238,9 @@ class GraphedRows:
             if uses <= USES:
                 with self._watching(key):
                     return self._padded(mode, leaves, rows, size)
-            # No other call runs on a GPU meanwhile, and nobody waits for that who holds the lock.
-            with PROCESS.claimed(switches={"capturing": "now"}), ONE_AT_A_TIME:
+            # No other call runs on a GPU meanwhile. What the mode needs is waited for first: who holds the lock waits for
+            # nobody, since whoever waits for the lock keeps its switches.
+            with mode.switched(), PROCESS.claimed(["capture"], {"capturing": "now"}), ONE_AT_A_TIME:
                 self._make_room(size)
                 graphs[key] = self._captured(mode, leaves, rows, size)
         graph: CapturedGraph | None = graphs.get(key)
