@@ -75,7 +75,7 @@ class QuickExplanation:
 
     def __post_init__(self) -> None:
         self.data = self.file.read_bytes()
-        self.photo = types.SimpleNamespace(name=self.file.name, notes=())
+        self.photo = types.SimpleNamespace(name=self.file.name, notes=(), digest=hashlib.sha256(self.data).hexdigest())
         self.answer = types.SimpleNamespace(probability=self.data[0] / 255)
         self.title = f"says {hashlib.sha256(self.data).hexdigest()[:8]}"
 

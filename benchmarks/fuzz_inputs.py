@@ -1,12 +1,16 @@
 """Photos, molecules, questions and class lists, mutated by chance: each must be read, or refused by an error of ours.
 
-``python -m benchmarks.fuzz_inputs worst`` measures what the largest photos and molecules within the limits take.
-Run it with ``python -m benchmarks.fuzz_inputs [COUNT [SEED]]``; prints how many were read and refused, and exits with 1 if one
-of them ended otherwise, took more memory than is promised, or more time than a person waits. Children are forked: Unix only.
+    python -m benchmarks.fuzz_inputs                       # 40,000 files; ten minutes
+    python -m benchmarks.fuzz_inputs --count 500 --seed 7
+    python -m benchmarks.fuzz_inputs --worst               # what the largest photos and molecules within the limits take
+
+Prints how many were read and refused, and exits with 1 if one of them ended otherwise, took more memory than is promised, or
+more time than a person waits. Children are forked: Unix only.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import os
@@ -409,4 +413,9 @@ def main(count: int = COUNT, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(worst() if sys.argv[1:] == ["worst"] else main(*map(int, sys.argv[1:3])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=COUNT, help="how many files")
+    parser.add_argument("--seed", type=int, default=0, help="of the random changes")
+    parser.add_argument("--worst", action="store_true", help="measure the largest files that are accepted instead")
+    asked = parser.parse_args()
+    sys.exit(worst() if asked.worst else main(asked.count, asked.seed))

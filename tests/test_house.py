@@ -66,8 +66,8 @@ SYSTEM |= {"os.mkdir", "os.makedirs", "torch.save", "np.save", "pickle.dump", "s
 NO_FILE = {("render/figures.py", "savefig")}
 """What looks like writing a file and is none: a picture drawn into memory."""
 
-ELSEWHERE = {"files.py", "attribution_files.py"}
-"""The one module that writes files; and one whose formats are written by other packages, which has tests of its own."""
+ELSEWHERE = {"files.py"}
+"""The one module that writes files."""
 
 
 def writes(tree: ast.AST, *, sheltered: bool = False) -> Iterator[tuple[int, str]]:

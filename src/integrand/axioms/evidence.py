@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from ..arrays import Floats
 from ..attribution import Attribution
-from ..errors import IntegrandWarning
+from ..errors import IntegrandWarning, quiet
 from ..methods.method import Method
 from ..trees import Tensors, flat, flatten
 from .formula import FormulaNetwork
@@ -122,8 +121,7 @@ def explain(
     method: Method, model: Callable[..., Any], x: Tensors, baseline: Tensors, groups: Tensors | None = None
 ) -> ExplainedCase:
     """Attribute the only score of a single example, without warnings: a check looks at the certificate itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IntegrandWarning)
+    with quiet(IntegrandWarning):
         result = method(model, x, baseline, groups=groups)
     one = result.certificate.only
     values = flat(flatten(result.values, what="values")[1])[0].detach().double().cpu()

@@ -6,6 +6,7 @@ that together they account for the whole score.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -240,6 +241,19 @@ def calls_differ(module: nn.Module) -> str:
     )
 
 
+def of_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook on a module, which is everybody's, that leaves what other threads run through the module as it is."""
+    owner = threading.current_thread()
+
+    @functools.wraps(hook)
+    def own(*args: Any, **kwargs: Any) -> Any:
+        thread = threading.current_thread()
+        # Autograd's own threads, which run checkpointed layers once more, are none that Python has started.
+        return hook(*args, **kwargs) if thread is owner or isinstance(thread, threading._DummyThread) else None
+
+    return own
+
+
 @contextmanager
 def visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterator[None]:
     """Hooks on the modules that show each call's tensors to ``visit`` and put back what it returns.
@@ -248,13 +262,9 @@ def visiting(modules: Sequence[nn.Module], side: str, visit: Visitor) -> Iterato
     """
     calls = [0] * len(modules)
     handles = []
-    owner = threading.current_thread()
 
+    @of_this_thread
     def through(index: int, value: Any) -> Any:
-        thread = threading.current_thread()
-        # Autograd's own threads, which run checkpointed layers once more, are none that Python has started.
-        if thread is not owner and not isinstance(thread, threading._DummyThread):
-            return None  # which leaves the value as it is
         parts, spec = pytree.tree_flatten(value)
         new = visit(index, calls[index], parts)
         calls[index] += 1

@@ -36,9 +36,10 @@ class Studio:
         return path
 
     def explain(self, file: Path, tell: object) -> Any:
+        found = QuickExplanation(file, RESULT)
         self.hook(file)
         self.seen.append(file)
-        return QuickExplanation(file, RESULT)
+        return found
 
     def run(self, *photos: Path, out: str = "out", **options: Any) -> int:
         given = {"settings": {"tol": 0.1}, "again": False, "as_json": False} | options
@@ -71,7 +72,7 @@ def said(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:8]
 
 
-# ---- nothing mixed up -------------------------------------------------------------------------------------------------------
+# Nothing mixed up
 
 
 def test_two_patients_with_photos_of_one_name(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +133,7 @@ def test_a_photo_that_changes_while_it_is_explained_fails(studio: Studio, capsys
     assert studio.opened() == [(said(b"two"), said(b"two")), (said(b"b"), said(b"b"))]
 
 
-# ---- nothing lost -----------------------------------------------------------------------------------------------------------
+# Nothing lost
 
 
 @pytest.mark.parametrize("how", ["gone", "changed", "a link"])
@@ -261,7 +262,7 @@ def test_nothing_is_written_through_links_that_somebody_planted(studio: Studio) 
     assert precious.read_bytes() == b"mine\n"
 
 
-# ---- names ------------------------------------------------------------------------------------------------------------------
+# Names
 
 NAMES = [b"caf\xe9.png", b"\xff\xfe.png", b"x" * 246 + b".png", b"y" * 251 + b".png", "é".encode() * 125 + b".png", b"a\nb.png"]
 NAMES += [b"\x1b[2J.png", b"-rf.png", b"index.png", b"index.html", b"Case.png", b"case.png", b"7.png", b"progress.jsonl"]

@@ -238,9 +238,10 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
         return [self._explain(item) for item in items]
 
     def _explain(self, photo: Path) -> ExplainedPhoto:
-        file, place = stamp(photo), place_of(photo)
+        place = place_of(photo)
         explanation, notes = self.job.explained(photo, self.tell)
-        if not file or file != stamp(photo):
+        file = explanation.photo.digest  # of the very bytes that were explained
+        if file != stamp(photo):
             raise FileError(f"{photo} changed while it was read; expected one that stays as it is. Run the command again.")
         page = page_name(place, file, self.mark)
         with one_line(str(photo), debug=self.job.debug):

@@ -7,7 +7,6 @@ import importlib
 import io
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import FileError, InputError, MissingExtraError
+from ...errors import FileError, InputError, MissingExtraError, quiet
 from ...files import read_bytes
 from ...words import shown
 from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of
@@ -114,10 +113,8 @@ def read(path: str | PathLike[str]) -> Photo:
     try:
         header = look(data, name)
         del data  # the header has what is needed of it
-        with _LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with _opened(header, name) as image:
-                pixels, notes = _read(image, header, name)
+        with _LOCK, quiet(), _opened(header, name) as image:
+            pixels, notes = _read(image, header, name)
     except FileError:
         raise
     except MemoryError:

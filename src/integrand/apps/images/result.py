@@ -7,6 +7,7 @@ a :class:`PhotoCase`: a photo, a network and the answer to explain.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -213,7 +214,7 @@ def check(network: Network, *, target: int | str | None, baseline: BaselineName 
         raise OptionError(f"got a baseline ({baseline!r}) for the blur path, which starts at the photo, blurred; leave it out.")
     if target is not None:
         network.find(str(target))
-    if isinstance(baseline, str) and not Path(baseline).is_file() and not set(baseline.split("+")) <= set(BASELINES):
+    if isinstance(baseline, str) and not os.path.isfile(baseline) and not set(baseline.split("+")) <= set(BASELINES):
         raise OptionError(
             f"got baseline {baseline!r}; expected {', '.join(BASELINES)}, several joined by '+', or an image file that exists."
         )
@@ -292,7 +293,7 @@ def _baseline(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> T
     """The baseline, (1, 3, H, W), or several to average over, (number, 1, 3, H, W)."""
     if isinstance(baseline, Tensor):
         return baseline.to(x)
-    if Path(baseline).is_file():
+    if os.path.isfile(baseline):
         return network.preprocess(read(baseline).pixels).to(x)
     low, high = network.preprocess.low.to(x), network.preprocess.high.to(x)
     make = Builtins(x, low, high, DRAWS, 0, batched=True)

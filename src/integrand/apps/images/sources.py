@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
+from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError, quiet
 from ...loading import check_trusted, load_model, read_state
 from ...tensor_files import archive_names
 from ...words import shown
@@ -387,8 +386,7 @@ def _program(path: Path) -> File:
 
 def _script(path: Path) -> File:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit itself; the file is the user's to renew
+        with quiet(DeprecationWarning):  # of torch.jit itself; the file is the user's to renew
             module: nn.Module = torch.jit.load(str(path), map_location="cpu")
     except Exception as error:
         raise FileError(f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({_first_line(error)}).") from error

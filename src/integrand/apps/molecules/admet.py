@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import difflib
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -36,6 +35,7 @@ from ...errors import (
     OptionError,
     TargetError,
     ZeroAttributionWarning,
+    quiet,
 )
 from ...functions.target import Score
 from ...trees import flatten
@@ -165,10 +165,8 @@ class Admet:
         atoms, edges = graph.atoms, graph.edges
         count, bonds = atoms.shape[1], int(graph.near.sum()) // 2
         labels = (torch.arange(count)[:, None], count + torch.arange(edges.shape[1])[:, None] // 2)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # said once, of all molecules
-            if not bonds:
-                warnings.simplefilter("ignore", ZeroAttributionWarning)  # of the padding
+        padding = () if bonds else (ZeroAttributionWarning,)
+        with quiet(ConvergenceWarning, *padding):  # the first is said once, of all molecules
             asked = asked | {"groups": None if columns else labels}
             result = integrated_gradients(self.ensemble, (atoms, edges), args=graph.structure, batched=True, **asked)
         if isinstance(result.values, Tensor):

@@ -6,7 +6,6 @@ The baseline is the molecule with all features zero. :mod:`integrand.apps.molecu
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from ...api import integrated_gradients
 from ...certificate import Certificate, ExampleCertificate
 from ...engine import warn_if_missed
-from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError
+from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError, quiet
 from ...functions.model_state import undisturbed
 from ...functions.target import Score
 from ...trees import flatten
@@ -210,8 +209,7 @@ class GraphModel:
         atoms, pairs, *rest = self._batch(graphs).tensors
         count = atoms.shape[1]
         labels = (torch.arange(count)[:, None], count + torch.arange(pairs.shape[1])[:, None])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # said once, of all molecules
+        with quiet(ConvergenceWarning):  # said once, of all molecules
             asked = asked | {"groups": None if columns else labels}
             result = integrated_gradients(self.network, (atoms, pairs), args=rest, batched=True, **asked)
         if isinstance(result.values, Tensor):

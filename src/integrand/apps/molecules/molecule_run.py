@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from ...attribution_files import example_of
 from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
 from ...batch.store import Entry
 from ...certificate import CurveCertificate, ExampleCertificate
-from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError
+from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError, quiet
 from ...files import fitting
 from ...version import version_of
 from ...words import shown
@@ -118,8 +117,8 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
 
     def explain(self, items: Sequence[Record]) -> list[MoleculeAttribution]:
         """The attributions of molecules; whatever goes wrong becomes an error of one line."""
-        with one_line("the model", debug=self.job.debug), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # said at the end, with the names of the molecules
+        # Missed tolerances are said at the end, with the names of the molecules.
+        with one_line("the model", debug=self.job.debug), quiet(ConvergenceWarning):
             return self.job.explain([item.molecule() for item in items])
 
     def pack(self, item: Record, found: MoleculeAttribution) -> Entry:

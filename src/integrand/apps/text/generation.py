@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ...certificate import Certificate, ExampleCertificate
 from ...errors import InputError, ModelError, OptionError
+from ...functions.layer import of_this_thread
 from ...functions.target import ReadOut, Score
 from .encoding import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
 from .result import Generated
@@ -228,6 +229,7 @@ class _Narrow(TextRun):
     def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
         length = ids.get("decoder_input_ids", ids["input_ids"]).shape[1]
 
+        @of_this_thread
         def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
             hidden = args[0] if args else None
             if not isinstance(hidden, Tensor) or hidden.ndim != 3 or hidden.shape[1] != length:
@@ -251,6 +253,7 @@ class _Body(TextRun):
     def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Tensor:
         found: list[Tensor] = []
 
+        @of_this_thread
         def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             found.append(args[0])
             return (args[0][:, :1], *args[1:])

@@ -25,7 +25,7 @@ from .encoding import Pieces, trimmed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SENTENCE = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s|$)|\n+|[。！？]")
+SENTENCE = re.compile(r"(?<![.!?…。！？])[.!?…。！？]+[\"'”’)\]]*(?=\s|$)|\n+|[。！？]")
 """Where a sentence ends: at a full stop or similar sign before a space, and at a line break."""
 
 PHRASE = re.compile(SENTENCE.pattern + r"|[,;:，、；：]+(?=\s|$)|[，、；：]|\s[–—-]+(?=\s)|[)\]”]|\s(?=[(\[“])")

@@ -5,7 +5,6 @@ Classification, question answering, similarity and generation all ask a :class:`
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 from ...api import integrated_gradients
 from ...certificate import Certificate
 from ...engine import warn_if_missed
-from ...errors import ConvergenceWarning, InputError, ModelError, OptionError
+from ...errors import ConvergenceWarning, InputError, ModelError, OptionError, quiet
+from ...functions.layer import of_this_thread
 from ...functions.target import Score
 from .encoding import Encoded, parameters_of
 from .result import Explained, explained
@@ -172,8 +172,7 @@ def integrate(
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
     labels = tuple(slot.labels[:, None] for slot in slots)
     modules = {id(slot.looked.module): slot.looked.module for slot in slots}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, once, with what may help
+    with quiet(ConvergenceWarning):  # said below, once, with what may help
         result = integrated_gradients(
             runs,
             ids,
@@ -317,6 +316,7 @@ def look(model: nn.Module, run: Callable[[], Any]) -> tuple[tuple[Looked, ...], 
     """Run a model once and record every call of its embeddings, in order; returns the calls and the model's output."""
     calls: list[Looked] = []
 
+    @of_this_thread
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         if given and isinstance(output, Tensor) and not given[0].dtype.is_floating_point:

@@ -153,7 +153,7 @@ def _by_differences(path: LayerPath, options: EngineOptions, rule: Rule) -> Part
         taken, exact = (Sums(columns, examples, count, evaluator.device) for columns in (1, 2))
 
         def on_device(numbers: Any) -> Tensor:
-            return torch.as_tensor(numbers, device=evaluator.device).to(evaluator.dtype)
+            return torch.tensor(numbers, device=evaluator.device).to(evaluator.dtype)
 
         for steps, rows, gradients in evaluator.gradients_on_grid(0, rule.nodes):
             which = torch.arange(examples, device=evaluator.device)[rows]
