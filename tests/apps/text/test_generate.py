@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,33 @@ def test_only_one_position_meets_the_vocabulary():
     text.generated(model, tokenizer, PROMPT, continuation=GOES_ON)
     handle.remove()
     assert seen.count(1) > len(seen) / 2
+
+
+def test_other_threads_may_run_the_model_meanwhile():
+    """Hooks on the embeddings and the head belong to the thread that explains: a bystander gets its own outputs."""
+    model, tokenizer = writer("gpt2")
+    ids = torch.tensor([tokenizer("The capital of France is Paris").input_ids])
+    with torch.no_grad():
+        alone = model(ids).logits
+    over, seen, wrong = threading.Event(), [], []
+
+    def bystander() -> None:
+        while not over.is_set():
+            with torch.no_grad():
+                seen.append(1)
+                wrong.extend([] if torch.equal(model(ids).logits, alone) else [1])
+
+    other = threading.Thread(target=bystander)
+    other.start()
+    try:
+        found = [text.generated(model, tokenizer, "The capital of", continuation=" France is", tol=0.1) for _ in range(3)]
+    finally:
+        over.set()
+        other.join()
+    again = text.generated(model, tokenizer, "The capital of", continuation=" France is", tol=0.1)
+    assert seen
+    assert not wrong
+    assert all(np.array_equal(one.values, again.values) for one in found)
 
 
 @pytest.mark.filterwarnings("ignore::integrand.errors.ConvergenceWarning")
