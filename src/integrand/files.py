@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import FileError, OptionError
-from .words import shown
+from .words import byte_size, shown
 
 LARGEST = 1 << 30
 """The most bytes that a file may have which is read as a whole, unless its kind has a smaller limit."""
@@ -32,6 +32,7 @@ LONGEST_NAME = 255
 """The most bytes of a file's name on the file systems in use."""
 
 _PART = ".part"
+_WINDOWS = os.name == "nt"
 _LOCK_BYTE = 1 << 20  # where Windows locks: beyond what the lock file says, so that others can read that
 
 
@@ -83,7 +84,7 @@ def ready(folder: Path) -> None:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file, part = _new_part(folder, "")
-        os.close(file)
+        _close(file)
         part.unlink()
 
 
@@ -106,7 +107,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(part, path)
             _to_disk(path.parent)
     finally:
-        os.close(file)
+        _close(file)
         with suppress(OSError):  # it is gone if all went well
             part.unlink()
 
@@ -218,7 +219,12 @@ def reading(path: Path, *, what: str) -> Iterator[IO[bytes]]:
         os.close(file)
         raise FileError(f"{name} is {_kind(kind)}; expected {what} in an ordinary file. Name one, or save it as one first.")
     with open(file, "rb") as opened:
-        yield opened
+        try:
+            yield opened
+        except OSError as error:
+            if error.errno is None:  # not the system's: what a reader of some format says of the contents
+                raise
+            raise FileError(f"{name} cannot be read ({error.strerror}); expected {what}. Check the disk.") from error
 
 
 def read_bytes(path: Path, *, what: str, most: int = LARGEST) -> bytes:
@@ -231,9 +237,11 @@ def read_bytes(path: Path, *, what: str, most: int = LARGEST) -> bytes:
     """
     with reading(path, what=what) as file:
         size = os.fstat(file.fileno()).st_size
-        found = b"" if size > most else file.read(most + 1)  # it may grow meanwhile
-    if max(size, len(found)) > most:
-        raise FileError(f"{shown(str(path))} has {_bytes(size)}; expected {what} of at most {_bytes(most)}. Split it.")
+        found = b"" if size > most else file.read(size + 1)
+    if size > most:
+        raise FileError(f"{shown(str(path))} has {byte_size(size)}; expected {what} of at most {byte_size(most)}. Split it.")
+    if len(found) > size:
+        raise FileError(f"{shown(str(path))} grows while it is read; expected {what} that is complete. Wait until it is.")
     return found
 
 
@@ -246,11 +254,8 @@ def digest_of(path: Path, *, what: str = "a file") -> str:
     """
     found = hashlib.sha256()
     with reading(path, what=what) as file:
-        try:
-            while block := file.read(1 << 20):
-                found.update(block)
-        except OSError as error:
-            raise FileError(f"{shown(str(path))} cannot be read ({error.strerror or error}); expected {what}.") from None
+        while block := file.read(1 << 20):
+            found.update(block)
     return found.hexdigest()
 
 
@@ -302,29 +307,37 @@ def _kind(mode: int) -> str:
     return "a device"
 
 
-def _bytes(count: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
+def _new_part(folder: Path, suffix: str) -> tuple[int | None, Path]:
+    """A new file in a folder under a name that nothing has; it stays open and locked, which tells it from what a kill left.
 
-
-def _new_part(folder: Path, suffix: str) -> tuple[int, Path]:
-    """A new file in a folder under a name that nothing has; it stays open and locked, which tells it from what a kill left."""
+    On Windows it is closed: what is open there can be neither replaced nor, beyond a lock, written by others.
+    """
     while True:
         part = folder / f".{secrets.token_hex(8)}{_PART}{suffix[:16]}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        file = os.open(part, flags, 0o666)
-        with suppress(OSError):  # without locks nothing is ever removed
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        if _WINDOWS:
+            os.close(file)
+            return None, part
+        try:
             _lock(file)
-        if part.exists():  # if not, somebody took it for what a kill left, before it was locked
+        except (BlockingIOError, PermissionError):  # somebody takes it for what a kill left, and is about to remove it
+            os.close(file)
+            continue
+        except OSError:  # a file system without locks: nothing is ever removed there
             return file, part
+        if part.exists():  # if not, somebody has removed it before it was locked
+            return file, part
+        os.close(file)
+
+
+def _close(file: int | None) -> None:
+    if file is not None:
         os.close(file)
 
 
 def _sweep(folder: Path) -> None:
     """Remove the parts in a folder that nobody is writing any more."""
-    for part in folder.glob(f".*{_PART}*"):
+    for part in () if _WINDOWS else folder.glob(f".*{_PART}*"):
         token = part.name[1:].partition(_PART)[0]
         if len(token) != 16 or not set(token) <= set("0123456789abcdef"):
             continue
@@ -381,8 +394,10 @@ def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise OSError(errno.EEXIST, f"{lock} is no ordinary file")
             _lock(file)
-            if lock.exists() and os.path.samestat(os.fstat(file), lock.stat()):
+            if os.path.samestat(os.fstat(file), os.stat(lock)):
                 return file, lock
+        except FileNotFoundError:
+            pass
         except (BlockingIOError, PermissionError):
             held = _holder(file)
             os.close(file)
@@ -395,7 +410,7 @@ def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
                 f"{shown(str(path))} cannot be locked ({error.strerror or error}); expected a file system with locks, so that "
                 "no other run writes there at the same time. Choose a place on a local disk."
             ) from error
-        os.close(file)  # its last holder has removed it between our two steps
+        os.close(file)  # its last holder has removed it between our steps
 
 
 def _about_this_run() -> bytes:

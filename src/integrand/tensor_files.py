@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from .errors import FileError, IntegrandError, MissingExtraError
 from .files import read_bytes, reading
 from .schema import parsed
-from .words import shown
+from .words import byte_size, first_line, shown
 
 LARGEST_TENSORS = 8 << 30
 """The most bytes that a file of tensors may have, and that the tensors in it may have together."""
@@ -135,8 +135,8 @@ def _one_error(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # MemoryError, RecursionError and OverflowError among them
         raise FileError(
-            f"{what}: {shown(str(path))!r} cannot be read ({_said(error)}); expected tensors, such as a state dict. Get the "
-            "file again, or write it anew with torch.save(model.state_dict(), path)."
+            f"{what}: {shown(str(path))!r} cannot be read ({first_line(error)}); expected tensors, such as a state dict. Get "
+            "the file again, or write it anew with torch.save(model.state_dict(), path)."
         ) from error
 
 
@@ -144,28 +144,17 @@ class _Damaged(Exception):
     """What is wrong with a file, in words that can stand in brackets."""
 
 
-def _said(error: BaseException) -> str:
-    return shown((str(error).strip() or type(error).__name__).splitlines()[0][:300])
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= size:
-            return f"{min(count / size, 10**6):,.3g} {unit}"
-    return f"{count:,} bytes"
-
-
 def _size(file: IO[bytes], most: int) -> int:
     size = os.fstat(file.fileno()).st_size
     if size > most:
-        raise _Damaged(f"it has {_bytes(size)}, and at most {_bytes(most)} are read")
+        raise _Damaged(f"it has {byte_size(size)}, and at most {byte_size(most)} are read")
     return size
 
 
 def _check_unfolded(total: int, size: int, most: int = LARGEST_TENSORS) -> None:
     """Refuse a file whose contents take much more memory than it has bytes."""
     if total > min(most, max(ALWAYS_UNFOLDS, UNFOLDS * size)):
-        raise _Damaged(f"its {_bytes(size)} would take {_bytes(total)} of memory, which is not what tensors do")
+        raise _Damaged(f"its {byte_size(size)} would take {byte_size(total)} of memory, which is not what tensors do")
 
 
 @contextmanager
@@ -209,7 +198,7 @@ def _check_directory(file: IO[bytes], size: int) -> None:
     if start + length != end:
         raise _Damaged("its table of contents is not where its end says")
     if length > DIRECTORY_BYTES:
-        raise _Damaged(f"its table of contents has {_bytes(length)}; at most {_bytes(DIRECTORY_BYTES)} are read")
+        raise _Damaged(f"its table of contents has {byte_size(length)}; at most {byte_size(DIRECTORY_BYTES)} are read")
     file.seek(0)
 
 
@@ -247,7 +236,9 @@ def _array(file: IO[bytes], size: int) -> Tensor:
     left = size - 8 - (4 if wide else 2) - length
     if len(shape) > DIMENSIONS or count * dtype.itemsize > left:
         raise _Damaged(f"an array of shape {str(shape)[:80]} needs {count * dtype.itemsize:,} bytes, and {left:,} are there")
-    data = bytearray(file.read(count * dtype.itemsize))
+    data = bytearray(count * dtype.itemsize)
+    if file.readinto(data) != len(data):  # type: ignore[attr-defined]
+        raise _Damaged("an array is cut short")
     array = np.frombuffer(data, dtype, count).reshape(shape, order="F" if header[2] == "True" else "C")
     return torch.from_numpy(np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape))
 
@@ -289,7 +280,7 @@ def _check_zipped(archive: zipfile.ZipFile, size: int, most: int) -> None:
     if f"{folder}/constants.pkl" in entries:
         raise _Damaged("it is a TorchScript program, not a file of tensors")
     if entries[f"{folder}/data.pkl"].file_size > PICKLE_BYTES:
-        raise _Damaged(f"its pickle is larger than {_bytes(PICKLE_BYTES)}")
+        raise _Damaged(f"its pickle is larger than {byte_size(PICKLE_BYTES)}")
     _, pickle = _Pickle(io.BytesIO(archive.read(f"{folder}/data.pkl"))).run()
     for storage in pickle.storages.values():
         entry = entries.get(f"{folder}/data/{storage.key}")
@@ -364,6 +355,7 @@ _ITEMSIZES = {
 _STORAGES = {
     f"{place}.{name}Storage": size for name, size in _ITEMSIZES.items() for place in ("torch", "torch.cuda", "torch.storage")
 }
+_DTYPES = {f"torch.{name}": value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 _REBUILDS = {f"torch._utils._rebuild_tensor{version}": version for version in ("", "_v2", "_v3")}
 _PLAIN = {"collections.OrderedDict", "collections.Counter", "torch.Size", "torch.device", "builtins.complex"}
 _PLAIN |= {"builtins.set", "_codecs.encode", "torch._utils._rebuild_parameter"}
@@ -509,8 +501,8 @@ class _Pickle:
         storage, offset, shape, stride = arguments[:4]
         itemsize = storage.itemsize
         if version == "_v3":
-            dtype = getattr(torch, arguments[6].text.removeprefix("torch."), None) if isinstance(arguments[6], _Name) else None
-            if not isinstance(dtype, torch.dtype):
+            dtype = _DTYPES.get(arguments[6].text) if isinstance(arguments[6], _Name) else None
+            if dtype is None:
                 raise _Damaged("its pickle makes a tensor of an unknown type")
             itemsize = dtype.itemsize
         for sizes in (shape, stride):
@@ -530,8 +522,7 @@ def _named(given: str) -> _Name:
     """A name that a pickle may hold; that of anything else, such as ``os.system``, is refused before it is looked up."""
     place, _, name = given.partition(" ")
     text = f"{'builtins' if place == '__builtin__' else place}.{name}"
-    known = text in _STORAGES or text in _REBUILDS or text in _PLAIN
-    if not known and not (place == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+    if not any(text in names for names in (_STORAGES, _REBUILDS, _PLAIN, _DTYPES)):
         raise _Damaged(f"it asks for {text[:80]}, which tensors do not need; nothing of it was run")
     return _Name(text)
 

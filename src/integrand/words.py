@@ -34,6 +34,28 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def first_line(error: BaseException) -> str:
+    r"""The first line of what another package's error says, for a message of ours; the name of its kind if it says nothing.
+
+    >>> first_line(ValueError("no such thing\nand much more")), first_line(KeyError())
+    ('no such thing', 'KeyError')
+    """
+    return shown((str(error).strip() or type(error).__name__).splitlines()[0][:300])
+
+
+def byte_size(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> byte_size(5), byte_size(1536), byte_size(3 << 30), byte_size(1 << 50)
+    ('5 bytes', '1.5 KiB', '3 GiB', '1,024 TiB')
+    """
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            share = min(count / size, 1e6)
+            return f"{share:,.0f} {unit}" if share >= 100 else f"{share:.3g} {unit}"
+    return f"{count} bytes"
+
+
 def cell(text: str) -> str:
     """A text for a cell of a table, so that a spreadsheet does not take it for a formula: those begin with =, +, - or @.
 

@@ -101,7 +101,7 @@ class CapturedGraph:
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            with PROCESS.claimed(switches={"waiting for a GPU": "refused"}):  # a capture would fail of it, for good
+            with PROCESS.claimed(switches={"waiting for a GPU": "refused"}):  # it would break the capture, for good
                 _eager(own, mode, tuple(leaf.detach() for leaf in points), labels)  # whatever is set up at first use
             torch.cuda.synchronize()
             # As torch.cuda.graph does, which also gives back all memory that torch keeps, and takes long to get it again.

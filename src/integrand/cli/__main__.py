@@ -1,4 +1,8 @@
-"""Run the command line as ``python -m integrand.cli``; nothing is imported from the current folder, as with ``integrand``."""
+"""Run the command line as ``python -m integrand.cli``.
+
+No package is imported from the current folder, as with ``integrand``; but before this runs, Python itself has looked there for
+its own modules. ``python -P -m`` does not.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from ..loading import load_model
 from ..methods import by_name
 from ..tensor_files import read_tensors
 from ..trees import Tensors, flatten
-from ..words import shown
+from ..words import first_line, shown
 
 
 class Format(enum.StrEnum):
@@ -130,7 +130,7 @@ def _try(name: str, model: Any, x: torch.Tensor, shape: str) -> None:
         with torch.no_grad():
             model(x)
     except Exception as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = first_line(error)
         raise OptionError(
             f"got --shape {shape}, and {name} fails on an input of shape {tuple(x.shape)}: {said}. Expected the shape of one "
             "example, without the batch."

@@ -363,7 +363,7 @@ NOTHING = ThreadNeeds()
 
 
 class SharedProcess:
-    """What threads share, and lets them wait for each other where two cannot have it both: modules, and switches.
+    """What threads share: modules, and switches. Where two cannot both have what they need, one of them waits.
 
     A switch is turned when the first thread needs it turned, and turned back after the last. A thread that needs another value
     waits until nobody needs the present one. While it waits, it gives up its switches, but not its modules, since it runs

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...errors import IntegrandError, MissingExtraError, ModelError, OptionError
 from ...functions.target import main_tensor
 from ...loading import is_path
-from ...words import shown
+from ...words import first_line, shown
 from . import class_names, sources
 from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
@@ -179,7 +179,7 @@ def _placed(module: Callable[..., Any], device: str | torch.device | None) -> Ca
     try:
         return module.eval() if device is None else module.eval().to(torch.device(device))
     except (RuntimeError, AssertionError) as error:
-        said = str(error).strip().splitlines()[0]
+        said = first_line(error)
         raise OptionError(
             f"got device {str(device)!r} ({said}); expected one that torch has here, such as cpu or cuda."
         ) from error
@@ -210,7 +210,7 @@ def _tried(name: str, module: Callable[..., Any], preprocess: Preprocess) -> int
     except IntegrandError:
         raise
     except Exception as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = first_line(error)
         raise ModelError(
             f"{name} fails on an input of shape {tuple(x.shape)}: {said}. Expected a network of pictures; give the height and "
             "width that it takes with size= (--size); a network of grey pictures needs a wrapper that takes three channels."

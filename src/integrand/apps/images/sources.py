@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError, quiet
 from ...loading import check_trusted, load_model, read_state
 from ...tensor_files import archive_names
-from ...words import shown
+from ...words import first_line, shown
 from .class_names import IMAGENET_CLASSES, imagenet_if_installed, lemmas
 from .googlenet import load_bvlc, load_torchvision
 from .preprocess import Preprocess
@@ -309,7 +309,7 @@ def _needed(name: str, module: str) -> Any:
 
 
 def _not_fetched(whose: str, name: str, error: Exception) -> ModelError:
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    said = first_line(error)
     return ModelError(
         f"{whose} could not make {name} with its weights ({type(error).__name__}: {said}). It fetches them on first use, which "
         "needs a network; or give a state dict with weights= (--weights)."
@@ -367,7 +367,7 @@ def _program(path: Path) -> File:
             module = program.module()
     except Exception as error:
         raise FileError(
-            f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({_first_line(error)}). Export it again with it."
+            f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({first_line(error)}). Export it again with it."
         ) from error
     names = program.graph_signature.user_inputs
     found = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
@@ -389,12 +389,8 @@ def _script(path: Path) -> File:
         with quiet(DeprecationWarning):  # of torch.jit itself; the file is the user's to renew
             module: nn.Module = torch.jit.load(str(path), map_location="cpu")
     except Exception as error:
-        raise FileError(f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({_first_line(error)}).") from error
+        raise FileError(f"{str(path)!r} cannot be loaded by torch {torch.__version__} ({first_line(error)}).") from error
     return File(module.eval(), "TorchScript file")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextmanager

@@ -24,7 +24,8 @@ ATOMS = 500
 """Molecules with more heavy atoms than this are refused: a chain of as many takes ten seconds on a core, one of 2000 ninety."""
 
 PAIRS = 5000
-"""Molecules with more bonds, or more pairs within :data:`REACH`, than this are refused; 500 atoms of a peptide have 1,300."""
+"""Molecules with more pairs of atoms within :data:`REACH` than this, or twice as many bonds, are refused; 500 atoms of a
+peptide have 1,300 pairs."""
 
 LONGEST = 10_000
 """SMILES with more characters than this are refused before RDKit reads them."""

@@ -16,7 +16,7 @@ from ...files import replacing
 from ...loading import shipped
 from ...schema import parsed
 from ...tensor_files import read_safetensors, shapes_without_memory
-from ...words import shown
+from ...words import first_line, shown
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Features
 
 WeaveName = Literal["weave-w1n2", "weave-w2n2", "weave-w1n2-simple", "weave-w2n2-simple"]
@@ -198,7 +198,7 @@ def read_weave(path: Path) -> Weave:
         net = Weave(**settings)
         net.load_state_dict(weights)  # copies float16 into float32
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = first_line(error)
         raise FileError(f"{shown(str(path))} holds no Weave network ({said}); expected a file of write_weave.") from error
     return net.eval().requires_grad_(False)
 

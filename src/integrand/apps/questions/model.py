@@ -22,6 +22,7 @@ from ...functions.target import Score
 from ...loading import shipped
 from ...schema import parsed
 from ...tensor_files import read_safetensors
+from ...words import first_line
 from .result import QuestionAnswer, WordAttribution
 
 ModelName = Literal["wtq", "trec"]
@@ -341,7 +342,7 @@ def _placed(module: TextCNN, device: torch.device | str) -> TextCNN:
     try:
         return module.to(torch.device(device))
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # what torch says to a device that it has not
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = first_line(error)
         raise OptionError(
             f"got device {str(device)!r} ({said}); expected one that torch has here, such as cpu or cuda."
         ) from error

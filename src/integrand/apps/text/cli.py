@@ -34,7 +34,7 @@ LARGEST_JSON = 256 << 20
 LARGEST_CONFIG = 16 << 20
 """The most bytes of a model's config.json."""
 
-MOST_PARTS = {"layers": 10_000, "n_layer": 10_000, "blocks": 10_000, "experts": 10_000, "num_labels": 1_000_000}
+MOST_OF_A_KIND = {"layers": 10_000, "n_layer": 10_000, "blocks": 10_000, "experts": 10_000, "num_labels": 1_000_000}
 """The most parts of a kind that a model's config.json may ask for, by what the name of the setting ends in."""
 
 WRITING = ("continuation", "max_new_tokens", "span")
@@ -234,7 +234,7 @@ def _check_description(file: Path) -> None:
         found = left.pop()
         left += found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
         for key, value in found.items() if isinstance(found, dict) else ():
-            most = next((count for part, count in MOST_PARTS.items() if key.endswith(part)), None)
+            most = next((count for part, count in MOST_OF_A_KIND.items() if key.endswith(part)), None)
             if most is not None and isinstance(value, int) and value > most:
                 raise FileError(f"{shown(str(file))} asks for {value:,} as {shown(key)!r}; expected at most {most:,}.")
 

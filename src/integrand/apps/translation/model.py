@@ -21,6 +21,7 @@ from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from ...functions.target import ReadOut, Score
+from ...words import first_line
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
 from ..text.result import Generated
 from .result import Alignment
@@ -237,7 +238,7 @@ def load(device: torch.device | str | None = None) -> Translator:
     try:
         network = network.to(torch.device(place))
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # what torch says to a device that it has not
-        told = (str(error).strip() or type(error).__name__).splitlines()[0]
+        told = first_line(error)
         raise OptionError(
             f"got device {str(place)!r} ({told}); expected one that torch has here, such as cpu or cuda."
         ) from None

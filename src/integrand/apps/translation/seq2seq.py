@@ -21,6 +21,7 @@ from ...errors import FileError, MissingExtraError
 from ...files import read_bytes
 from ...loading import read_state, shipped
 from ...tensor_files import shapes_without_memory
+from ...words import first_line
 
 WEIGHTS = "translation.safetensors"
 PIECES = "translation.json"
@@ -184,7 +185,7 @@ def load_pieces(path: str | PathLike[str] | None = None) -> Any:
     try:
         return Tokenizer.from_str(data.decode("utf-8"))
     except Exception as error:  # tokenizers raises plain Exceptions
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = first_line(error)
         raise FileError(f"{str(path)!r} holds no vocabulary ({said}); give that which belongs to the weights.") from error
 
 
