@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from integrand.batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
+from integrand.batch import store as store_module
 from integrand.errors import FileError, InputError, OptionError
 
 
@@ -375,3 +378,102 @@ def test_a_place_that_cannot_be_written_to_is_said_in_one_line(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be written"), LineStore.opened(tmp_path / "file" / "store", {}):
         pass
+
+
+@pytest.mark.parametrize("left", [1, 40, 70, 90])
+def test_a_line_that_a_kill_tore_does_not_hide_the_sound_one_before_it(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "store"
+    for n in range(2):
+        with LineStore.opened(path, {}) as store:
+            store.put({"3": {"square": 9, "run": n, "about": "x" * 200}})
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[:-left])
+    for _ in range(2):  # the first run ends the torn line, the second finds it with an end
+        with LineStore.opened(path, {}) as store:
+            assert (store.get("3") or {}).get("run") == (1 if left == 1 else 0)
+    assert table(path, task := Squares(), ["3"]) == [("3", 9, None)]
+    assert task.explained == []
+
+
+def test_a_torn_line_does_not_have_the_sound_one_tidied_away(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.write_bytes(line("3", '{"square": 9, "about": "%s"}' % ("x" * 3000)) + line("3", '{"square": 9}')[:-4])
+    assert table(path, task := Squares(), ["3"]) == [("3", 9, None)]
+    assert task.explained == []
+    assert path.read_bytes().startswith(line("3", '{"square": 9, "about": "%s"}' % ("x" * 3000)))
+
+
+def test_a_line_that_is_too_long_is_passed_by_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(store_module, "BLOCK", 64)
+    path, long = tmp_path / "store", line("4", '{"square": "%s"}' % ("9" * 5000))
+    table(path, Squares(), ["3"])
+    for n in range(9):  # most of it becomes outdated
+        with LineStore.opened(path, {}) as store:
+            store.put({"3": {"square": 9, "run": n, "about": "x" * 800}})
+    path.write_bytes(long + path.read_bytes() + long[:-1])
+    assert table(path, task := Squares(), ["3", "4"]) == [("3", 9, None), ("4", 16, None)]
+    assert task.explained == ["4"]
+    assert path.read_bytes().count(long) == 2
+    assert path.stat().st_size < 3 * len(long)  # tidied up
+    assert table(path, last := Squares(), ["3", "4"]) == [("3", 9, None), ("4", 16, None)]
+    assert last.explained == []
+
+
+def test_an_entry_that_would_be_passed_by_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "LONGEST_LINE", 1000)
+    with LineStore.opened(tmp_path / "store", {}) as store:
+        store.put({"1": {"about": "x" * 900}})
+        with pytest.raises(FileError, match="a result takes 1078 bytes; expected at most 1000"):
+            store.put({"2": {"about": "x" * 1000}})
+    with LineStore.opened(tmp_path / "store", {}) as store:
+        assert store.get("1") == {"about": "x" * 900}
+        assert store.get("2") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+def test_a_planted_journal_that_is_one_large_hole_takes_little_memory(tmp_path: Path) -> None:
+    with (path := tmp_path / "store").open("wb") as file:
+        file.truncate(512 << 20)  # it takes no room on the disk
+    code = (
+        "import resource, sys; from pathlib import Path; from integrand.batch import LineStore\n"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)\n"
+        "with LineStore.opened(Path(sys.argv[1]), {}) as store:\n"
+        "    store.put({'1': {}})\n"
+        "    print(store.get('1'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert done.stdout == "{}\n", done.stderr
+
+
+def test_a_journal_that_cannot_be_read_is_said_to_be_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store"
+    table(path, Squares(), ["3"])
+
+    def broken(file: object) -> Iterator[object]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        yield
+
+    whole = store_module._lines
+    for calls in (0, 1):  # when it is tidied up, and when it is indexed
+        left = [whole] * calls
+        monkeypatch.setattr(store_module, "_lines", lambda file: (left.pop() if left else broken)(file))  # noqa: B023
+        with pytest.raises(FileError, match=r"store cannot be read \(Input/output error\)"):
+            table(path, Squares(), ["3"])
+
+
+def test_results_are_read_once_each(tmp_path: Path) -> None:
+    class CountingStore(LineStore):
+        read = 0
+
+        def get(self, key: str) -> dict[str, Any] | None:
+            self.read += 1
+            return super().get(key)
+
+    with tempfile.TemporaryFile() as file:
+        store = CountingStore(file.fileno(), {})
+        list(explain_each(task := Squares(), MANY, store))
+        store.read = 0
+        assert len(list(kept_results(task, MANY, store))) == len(MANY)
+        assert store.read == len(MANY)

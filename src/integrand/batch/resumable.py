@@ -177,7 +177,7 @@ def kept_results(task: BatchTask[Item, Found], items: Iterable[Item], store: Ent
         entry = store.get(task.key(item))
         if entry is not None and ERROR in entry:
             continue
-        found = _look_up(task, task.key(item), item, store)
+        found = _understood(task, item, entry)
         if found is None:
             raise FileError(f"the result of {shown(task.name(item))} is not to be found any more; run the same command again.")
         yield item, found
@@ -240,7 +240,7 @@ def _explain_window(
     inputs: dict[str, Item] = {}
     for key, item in zip(keys, window, strict=True):
         inputs.setdefault(key, item)  # an input that comes twice is explained once
-    known = {key: found for key, item in inputs.items() if (found := _look_up(task, key, item, store)) is not None}
+    known = {key: found for key, item in inputs.items() if (found := _understood(task, item, store.get(key))) is not None}
     new = {key: item for key, item in inputs.items() if key not in known}
     watch.advance(len(window) - len(new))
     batches, failed = plan(task, new)
@@ -284,9 +284,8 @@ def _explain_and_keep(task: BatchTask[Item, Found], items: Mapping[str, Item], s
     return found
 
 
-def _look_up(task: BatchTask[Item, Found], key: str, item: Item, store: EntryStore) -> Found | None:
-    """The result of an earlier run; None if there is none, it was a failure, or it is of no use any more."""
-    entry = store.get(key)
+def _understood(task: BatchTask[Item, Found], item: Item, entry: Entry | None) -> Found | None:
+    """The result in an entry; None if there is no entry, it is that of a failure, or it is of no use any more."""
     if entry is None or ERROR in entry:
         return None
     try:

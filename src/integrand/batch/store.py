@@ -9,20 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from ..errors import FileError
 from ..files import append, appending, locked, reading, replacing, writing
+from ..words import shown
 
 Entry = dict[str, Any]
 """What is kept of one input: values that JSON can hold."""
 
-_NAME = re.compile(b"[0-9a-f]{48}")
+LONGEST_LINE = 1 << 24
+"""The most bytes of a line in a journal; a longer one is passed by, and nothing of it is held in memory."""
 
 BLOCK = 1 << 16
 """The bytes that are read at a time to find the end of a line."""
@@ -49,42 +51,81 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # the name of a file need not be UTF-8
 
 
+class JournalLine(NamedTuple):
+    """A line of a journal.
+
+    Attributes:
+        place: where it begins.
+        size: how many bytes it has.
+        name: the settings and the key of its entry; empty if it is torn, damaged, too long or not of a journal at all.
+    """
+
+    place: int
+    size: int
+    name: bytes
+
+
+def _lines(file: IO[bytes]) -> Iterator[JournalLine]:
+    """The lines of a journal, from where the file is; of one that is longer than :data:`LONGEST_LINE` nothing is held."""
+    place = file.tell()
+    while line := file.readline(LONGEST_LINE):
+        size, name = len(line), LineStore.name_on(line)
+        while line and not line.endswith(b"\n"):
+            line = file.readline(BLOCK)
+            size += len(line)
+        yield JournalLine(place, size, name)
+        place += size
+
+
+@contextmanager
+def _read_errors(path: Path | None) -> Iterator[None]:
+    """Turn an operating system error while reading a journal into a one-line :class:`~integrand.errors.FileError`."""
+    try:
+        yield
+    except OSError as error:
+        name = "a temporary file" if path is None else shown(str(path))
+        raise FileError(
+            f"{name} cannot be read ({error.strerror or error}); expected the journal of an earlier run. "
+            "Check the disk, or choose another place."
+        ) from error
+
+
 def _tidy(path: Path) -> None:
     """Leave the outdated lines out of a journal if they are more than half of it; what is not ours stays."""
-    places: dict[bytes, tuple[int, int]] = {}  # where the last line of an entry begins, and how long it is
-    outdated: set[int] = set()
-    waste = place = 0
-    for line in _lines(path):
-        name = line[: LineStore.MARK + LineStore.NAME]
-        if _NAME.fullmatch(name):
-            if name in places:
-                outdated.add(places[name][0])
-                waste += places[name][1]
-            places[name] = place, len(line)
-        place += len(line)
-    if 2 * waste <= place:
+    if not path.is_file() or path.is_symlink():
         return
-    with suppress(FileError), replacing(path) as part, part.open("wb") as file:  # a disk without room for it may do for the run
-        place = 0
-        for line in _lines(path):
-            if place not in outdated:
-                file.write(line)
-            place += len(line)
+    latest: dict[bytes, JournalLine] = {}
+    outdated: list[JournalLine] = []
+    total = 0
+    with reading(path, what="a journal") as file, _read_errors(path):
+        for line in _lines(file):
+            if line.name in latest:
+                outdated.append(latest[line.name])
+            if line.name:
+                latest[line.name] = line
+            total += line.size
+    if 2 * sum(line.size for line in outdated) <= total:
+        return
+    with suppress(FileError), replacing(path) as part, reading(path, what="a journal") as file, part.open("wb") as kept:
+        _copy_without(outdated, file, kept, total)  # where there is no room for it on the disk, there may be for the run
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal; none if there is no such file, or a link or something else in its place."""
-    if path.is_file() and not path.is_symlink():
-        with reading(path, what="a journal") as file:
-            yield from file
+def _copy_without(left_out: Iterable[JournalLine], file: IO[bytes], copy: IO[bytes], total: int) -> None:
+    """Copy the first bytes of a file, so many in all, but for some lines."""
+    gaps = [(0, 0), *sorted((line.place, line.place + line.size) for line in left_out), (total, total)]
+    for (_, place), (end, _) in pairwise(gaps):
+        file.seek(place)
+        while place < end and (block := file.read(min(BLOCK, end - place))):
+            copy.write(block)
+            place += len(block)
 
 
 class LineStore:
     """A file of lines, one per entry, that only grows: a kill loses no more than the line being written.
 
     A line begins with 16 characters for the settings, 32 for the input's key and 16 that the rest is checked by: entries of
-    several settings live in one file, none is used by mistake, and none that is damaged. Of several lines for one input the
-    last counts. Only the places of the lines are held in memory.
+    several settings live in one file, none is used by mistake, and none that is damaged. Of several sound lines for one input
+    the last counts. Only the places of the lines are held in memory.
 
     Attributes:
         mark: the fingerprint of the settings.
@@ -104,13 +145,9 @@ class LineStore:
         """
         self.mark = fingerprint(settings)
         self._file, self._path = file, path
-        self._places: dict[bytes, int] = {}
-        place = os.lseek(file, 0, os.SEEK_SET)
-        with writing(path or Path(tempfile.gettempdir())), open(file, "rb", closefd=False) as lines:
-            for line in lines:
-                if len(line) > self.MARK + self.NAME + self.CHECK:
-                    self._places[line[: self.MARK + self.NAME]] = place
-                place += len(line)
+        with _read_errors(path), open(file, "rb", closefd=False) as lines:
+            lines.seek(0)
+            self._places = {line.name: line.place for line in _lines(lines) if line.name}
         self._stale = set(self._places) if again else set()
 
     @staticmethod
@@ -124,7 +161,7 @@ class LineStore:
             again: find no entry of an earlier run, though all stay until they are replaced.
 
         Raises:
-            FileError: the file cannot be written, or another process has opened it.
+            FileError: the file cannot be read or written, or another process has opened it.
         """
         if path is None:
             with tempfile.TemporaryFile() as file:
@@ -153,6 +190,8 @@ class LineStore:
         for key, entry in entries.items():
             name = self._name(key)
             line = name + self._check(name, text := json.dumps(entry).encode()) + text + b"\n"
+            if len(line) > LONGEST_LINE:
+                raise FileError(f"a result takes {len(line)} bytes; expected at most {LONGEST_LINE}. Leave out this input.")
             if name not in self._places or self._line(self._places[name]) != line:
                 lines[name] = line
             self._stale.discard(name)
@@ -164,31 +203,42 @@ class LineStore:
             self._places[name] = place
             place += len(line)
 
+    @classmethod
+    def name_on(cls, line: bytes) -> bytes:
+        """How a line of a journal begins: its settings, then its key; empty if the line is torn, damaged or none of ours."""
+        start = cls.MARK + cls.NAME
+        end = start + cls.CHECK
+        if len(line) <= end or not line.endswith(b"\n") or line[start:end] != cls._check(line[:start], line[end:-1]):
+            return b""
+        return line[:start]
+
     def _name(self, key: str) -> bytes:
         """How the line of an input begins: its settings, then its key."""
         return (self.mark[: self.MARK] + _digest(f"{self.mark}\n{key}")[: self.NAME]).encode()
 
-    def _check(self, name: bytes, text: bytes) -> bytes:
-        return hashlib.sha256(name + text).hexdigest()[: self.CHECK].encode()
+    @classmethod
+    def _check(cls, name: bytes, text: bytes) -> bytes:
+        return hashlib.sha256(name + text).hexdigest()[: cls.CHECK].encode()
 
     def _line(self, place: int) -> bytes:
-        os.lseek(self._file, place, os.SEEK_SET)
-        blocks = []
-        while block := os.read(self._file, BLOCK):
-            head, end, _ = block.partition(b"\n")
-            blocks.append(head + end)
-            if end:
-                break
+        """The line that begins there, or what can be read of it."""
+        blocks: list[bytes] = []
+        with suppress(OSError):
+            os.lseek(self._file, place, os.SEEK_SET)
+            while len(blocks) * BLOCK <= LONGEST_LINE and (block := os.read(self._file, BLOCK)):
+                head, end, _ = block.partition(b"\n")
+                blocks.append(head + end)
+                if end:
+                    break
         return b"".join(blocks)
 
     def _read(self, name: bytes) -> Entry | None:
-        """The entry on the line that begins so; None if the line is damaged."""
+        """The entry on the line that begins so; None if the line has been damaged meanwhile, or holds no entry."""
+        line = self._line(self._places[name])
+        if self.name_on(line) != name:
+            return None
         try:
-            line = self._line(self._places[name])
-            text = line[len(name) + self.CHECK :].removesuffix(b"\n")
-            if line[: len(name) + self.CHECK] != name + self._check(name, text):
-                return None
-            entry = json.loads(text)
-        except (OSError, ValueError, RecursionError):
+            entry = json.loads(line[len(name) + self.CHECK :])
+        except (ValueError, RecursionError):
             return None
         return entry if isinstance(entry, dict) else None
