@@ -477,3 +477,17 @@ def test_results_are_read_once_each(tmp_path: Path) -> None:
         store.read = 0
         assert len(list(kept_results(task, MANY, store))) == len(MANY)
         assert store.read == len(MANY)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_an_input_that_comes_twice_in_a_run_was_not_done_before_it(tmp_path: Path, together: int) -> None:
+    items = ["3", "1", "3", "3", "2", "1", "2", "2", "3", "5", "5"]
+    for count in (0, len(items)):
+        with LineStore.opened(tmp_path / "store", {}) as store:
+            found = list(explain_each(Squares(together=together), items, store))
+        assert sum(outcome.known for outcome in found) == count
+    with LineStore.opened(tmp_path / "store", {}) as store:
+        found = list(explain_each(Squares(together=together), ["4", *items, "4"], store))
+    assert [outcome.item for outcome in found if not outcome.known] == ["4", "4"]
+    with LineStore.opened(tmp_path / "store", {}, again=True) as store:
+        assert not any(outcome.known for outcome in explain_each(Squares(together=together), items, store))

@@ -7,6 +7,7 @@ another process), and :func:`explain_each` keeps the results and gives them in t
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,8 +164,9 @@ def explain_each(
         One outcome for each input.
     """
     watch = watcher or _Nobody()
+    mine: set[bytes] = set()
     for window in windows(task, items):
-        yield from _explain_window(task, window, store, watch)
+        yield from _explain_window(task, window, store, watch, mine)
 
 
 def kept_results(task: BatchTask[Item, Found], items: Iterable[Item], store: EntryStore) -> Iterator[tuple[Item, Found]]:
@@ -233,9 +235,17 @@ def explain_batch(task: BatchTask[Item, Found], items: Sequence[Item]) -> list[F
 
 
 def _explain_window(
-    task: BatchTask[Item, Found], window: Sequence[Item], store: EntryStore, watch: BatchWatcher
+    task: BatchTask[Item, Found], window: Sequence[Item], store: EntryStore, watch: BatchWatcher, mine: set[bytes]
 ) -> list[BatchOutcome[Item, Found]]:
-    """Explain what the store does not hold of some inputs; the outcome of each, in order."""
+    """Explain what the store does not hold of some inputs; the outcome of each, in order.
+
+    Args:
+        task: what to do with an input.
+        window: the inputs.
+        store: where results are kept.
+        watch: told how far the run is.
+        mine: digests of the keys that this run has explained; those of this window are added.
+    """
     keys = [task.key(item) for item in window]
     inputs: dict[str, Item] = {}
     for key, item in zip(keys, window, strict=True):
@@ -256,12 +266,19 @@ def _explain_window(
             else:
                 made[key] = one
         watch.advance(len(batch))
+    mine |= {_short(key) for key in made}
+    results = known | made
     return [
         BatchOutcome(item, None, failed[key])
         if key in failed
-        else BatchOutcome(item, known[key] if key in known else made[key], known=key in known)
+        else BatchOutcome(item, results[key], known=_short(key) not in mine)
         for key, item in zip(keys, window, strict=True)
     ]
+
+
+def _short(key: str) -> bytes:
+    """A digest of a key, which may be a whole mol block: many of them are held in memory."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _explain_and_keep(task: BatchTask[Item, Found], items: Mapping[str, Item], store: EntryStore) -> dict[str, Found | Failed]:
