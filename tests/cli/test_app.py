@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from integrand.cli import main
@@ -137,3 +139,37 @@ def test_what_is_printed_may_have_lines_but_no_escapes(capsys: pytest.CaptureFix
     found = capsys.readouterr()
     assert found.out == "one\ntwo\\x1b[2J\\xe9\n"
     assert found.err == "note: a note\\x9b2J\nnot explained: cat\\x1b[2J\\x0a.jpg: why\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "goes_on"),
+    [
+        (["image", "a --again.jpg", "--again", "--out", "x --again/y"], ["image", "a --again.jpg", "--out", "x --again/y"]),
+        (["image", "--again", "--", "--again"], ["image", "--", "--again"]),
+        (["image", "a --again.jpg"], None),
+        (["image", "--", "--again"], None),
+        (["image", "it's.jpg", "--again"], ["image", "it's.jpg"]),
+    ],
+)
+def test_the_command_that_goes_on_has_all_names_of_files(
+    words: list[str], goes_on: list[str] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from integrand.apps.command_line import stoppable
+
+    with pytest.raises(typer.Exit), stoppable(shlex.join(["integrand", *words])):
+        raise KeyboardInterrupt
+    how, _, command = capsys.readouterr().err.partition(": ")
+    assert shlex.split(command) == ["integrand", *(words if goes_on is None else goes_on)]
+    assert ("without --again" in how) == (goes_on is not None)
+
+
+def test_names_stay_on_one_line_and_are_escaped_once(capsys: pytest.CaptureFixture[str]) -> None:
+    from integrand.apps.command_line import print_line, say, stoppable
+
+    print_line("wrote a\nb\tc\x1b[2J")
+    say(["two\nlines"])
+    with pytest.raises(typer.Exit), stoppable("integrand image 'a\nb'"):
+        raise KeyboardInterrupt
+    found = capsys.readouterr()
+    assert found.out == "wrote a\\x0ab\\x09c\\x1b[2J\n"
+    assert found.err == ("note: two\\x0alines\nstopped; the same command goes on where it was: integrand image 'a\\x0ab'\n")

@@ -74,10 +74,20 @@ def print_shown(text: str, *, err: bool = False) -> None:
     typer.echo(shown(text, lines=True), err=err)
 
 
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print a text like :func:`print_shown`, on one line whatever is in it: a name with a line break does not begin another.
+
+    Args:
+        text: the line; without colours.
+        err: print it to standard error.
+    """
+    typer.echo(shown(text), err=err)
+
+
 def say(notes: Sequence[str]) -> None:
     """Print notes to standard error, a line each, so that they do not mix with the answer."""
     for note in notes:
-        print_shown(f"note: {note}", err=True)
+        print_line(f"note: {note}", err=True)
 
 
 @contextmanager
@@ -142,11 +152,11 @@ class BatchBar:
 
     def begin(self, name: str) -> None:
         """Show the name of the input that is explained now."""
-        name = shown(name)
+        name = shown(name)  # a bar has one line
         if self._gradients is None:
-            self._bar.update(self._inputs, description=shown(name)[:40])
+            self._bar.update(self._inputs, description=name[:40])
         else:
-            self._bar.reset(self._gradients, total=None, description=shown(name)[:80])
+            self._bar.reset(self._gradients, total=None, description=name[:80])
 
     def advance(self, count: int) -> None:
         """Count inputs that are done with."""
@@ -173,20 +183,19 @@ def stoppable(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        on = command.replace(" --again", "")
-        how = (
-            "the same command goes on where it was"
-            if on == command
-            else "without --again it goes on, with old results for the rest"
-        )
-        print_shown(f"stopped; {how}: {shown(on)}", err=True)
+        words = shlex.split(command)
+        end = words.index("--") if "--" in words else len(words)  # what comes after it are names
+        kept = [*(word for word in words[:end] if word != "--again"), *words[end:]]
+        anew = len(kept) < len(words)
+        how = "without --again it goes on, with old results for the rest" if anew else "the same command goes on where it was"
+        print_line(f"stopped; {how}: {shlex.join(kept)}", err=True)
         raise typer.Exit(130) from None
 
 
 def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
     """Print to standard error which inputs could not be explained and why, a line each."""
     for item, why in summary.failed:
-        print_shown(f"not explained: {shown(name(item))}: {shown(why)}", err=True)
+        print_line(f"not explained: {name(item)}: {why}", err=True)
 
 
 def end_with(summary: BatchSummary[Item]) -> None:
