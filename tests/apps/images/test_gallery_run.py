@@ -333,3 +333,29 @@ def test_any_paths_are_told_apart(seed: int) -> None:
     places = list({"/" + "/".join(draw.choices("ab", k=draw.randint(1, 6))) for _ in range(60)})
     names = told_apart(places)
     assert len(set(names.values())) == len(places)
+
+
+@pytest.mark.parametrize("every", [1, 2])  # photos, of which that one fails
+def test_photos_that_fail_do_not_have_the_index_written_for_each(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    photos = [studio.photo(f"{n:03}.png", b"%d" % n) for n in range(100)]
+    written: list[Path] = []
+    write = files.write_bytes
+
+    def failing(file: Path) -> None:
+        if int(file.stem) % every == 0:
+            raise FileError(f"{file.name} is no photo.")
+
+    def noted(path: Path, data: bytes) -> None:
+        if path.name == "index.html":
+            written.append(path)
+        write(path, data)
+
+    studio.hook = failing
+    monkeypatch.setattr(gallery_run, "write_bytes", noted)
+    assert studio.run(*photos) == (2 if every == 1 else 1)
+    expected = [1]
+    while expected[-1] + max(1, -(-expected[-1] // 10)) <= 100:
+        expected.append(expected[-1] + max(1, -(-expected[-1] // 10)))
+    assert len(written) == len(expected) + 1

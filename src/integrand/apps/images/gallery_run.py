@@ -20,11 +20,23 @@ from ...batch.resumable import DAMAGED, ERROR
 from ...batch.store import Entry
 from ...errors import FileError, OptionError
 from ...evaluation.progress import Progress
-from ...files import fitting, locked, read_bytes, ready, write_bytes, writing
+from ...files import fitting, locked, read_bytes, ready, write_bytes
 from ...render.certificate_text import sum_note
 from ...render.image.gallery import Card, card, card_of, gallery_page
 from ...words import finite, shown
-from ..command_line import PICTURES, batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stamp, stoppable
+from ..command_line import (
+    PICTURES,
+    batch_bar,
+    end_with,
+    noted,
+    one_line,
+    print_line,
+    print_shown,
+    say,
+    say_failures,
+    stamp,
+    stoppable,
+)
 from .photo_files import place_of
 from .result import Explanation
 
@@ -32,8 +44,8 @@ STATE = "progress.jsonl"
 """The file in a gallery's folder that says what is done, so that the same command continues where it was stopped."""
 
 NEW = 0.1
-"""The index is written again when there are so many new photos, as a share of those that it shows: in all, that writes some
-eleven times the last index, however many photos there are."""
+"""The index is written again when there are so many new photos, as a share of those that it shows, with a card or as a failure:
+in all, that writes some eleven times the last index, however many photos there are."""
 
 NAMED = 5
 """The most photos that a note names."""
@@ -86,15 +98,14 @@ def run_one(job: PhotoJob, photo: Path, out: Path | None, *, as_json: bool) -> N
     notes += filter(None, [sum_note(explanation.result.certificate.only)])
     replaced = where is not None and where.exists()
     if where is not None:
-        with writing(where):
-            _save(explanation, where, job)
+        _save(explanation, where, job)
     if as_json:
         typer.echo(json.dumps(explanation.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
         return
     print_shown(str(explanation))
     for note in (*explanation.notes, *notes):
-        print_shown(f"note: {shown(note)}")
-    print_shown(f"{'replaced' if replaced else 'wrote'} {shown(str(where))}")
+        print_line(f"note: {note}")
+    print_line(f"{'replaced' if replaced else 'wrote'} {where}")
 
 
 def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
@@ -127,7 +138,7 @@ def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json
     say(notes)
     say_failures(summary, str)
     if not as_json:
-        print_shown(f"explained {summary.explained} of {summary.total} photos; wrote {shown(str(gallery.index))}")
+        print_line(f"explained {summary.explained} of {summary.total} photos; wrote {gallery.index}")
     end_with(summary)
 
 
@@ -357,7 +368,7 @@ class GalleryIndex:
         meta = {key: str(value) for key, value in job.settings.items() if value is not None and not key.startswith("_")}
         text = gallery_page(job.title, cards, missed, waiting=len(waiting), meta=meta, command=job.command)
         write_bytes(self._gallery.index, page := text.encode("utf-8", "replace"))
-        self._new, self._shown = 0, len(cards)
+        self._new, self._shown = 0, len(cards) + len(missed)  # both are new when they come, so both are shown
         return page, waiting, gone
 
     def _known(self) -> tuple[dict[str, ExplainedPhoto], dict[str, str], list[str]]:
