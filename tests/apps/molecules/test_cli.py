@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from integrand import files
 from integrand.apps import molecules
-from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_run
+from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_files, molecule_run
 from integrand.apps.molecules import cli as molecule_command
 from integrand.apps.molecules.admet import endpoints
 from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
@@ -672,3 +672,34 @@ def test_a_certificate_of_other_types_is_made_again(
         assert run("CCO", "--out", "a.csv").exit_code == 2
     assert run("CCO", "--out", "a.csv").exit_code == 0
     assert len(model.explained) == 2
+
+
+@pytest.mark.parametrize("windows", ["the same", "two"])
+@pytest.mark.parametrize("good_first", [True, False])
+def test_a_record_with_a_problem_leaves_the_molecule_of_the_same_text_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str, good_first: bool
+) -> None:
+    """A record of an SD file that is too long has the same mol block as a good one."""
+    if windows == "the same":
+        Together(monkeypatch)
+    else:
+        monkeypatch.setattr(molecules, "load", lambda name, device: Counting())
+    monkeypatch.setattr(molecule_files, "RECORD", 2000)
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
+    good, bad = block + "$$$$\n", block + "> <note>\n" + "much\n" * 1000 + "\n$$$$\n"
+    (tmp_path / "many.sdf").write_text(good + bad if good_first else bad + good)
+    for _ in range(2):
+        done = run("--file", "many.sdf", "--out", "a.csv")
+        assert done.exit_code == 1, done.output
+        assert done.stderr.count("not explained") == 1
+        assert "is a record with more than 2,000 characters" in done.stderr
+        assert "explained 1 of 2 molecule(s)" in done.stderr
+        assert len(table(tmp_path / "a.csv")) == 6
+
+
+def test_molecules_that_come_twice_were_not_done_before(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.smi").write_text("CCO\nCO\nCCO\nCO\nO\n")
+    done = run("--file", "many.smi", "--out", "a.csv")
+    assert done.stderr == "explained 5 of 5 molecule(s); wrote a.csv\n"
+    assert "(5 done before)" in run("--file", "many.smi", "--out", "a.csv").stderr
+    assert len(model.explained) == 3

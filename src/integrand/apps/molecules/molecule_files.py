@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import math
 import os
 import re
 import zlib
@@ -23,7 +22,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from ...errors import FileError, InputError, MissingExtraError, OptionError
 from ...files import reading, text_file
-from ...words import cells, shown
+from ...render.molecule.molecule_drawing import printable
+from ...words import cells, finite, shown
 from .molgraph import check_atoms
 from .result import Floats, MoleculeAttribution
 
@@ -75,8 +75,7 @@ class Record:
     block: bool = False
 
     def __post_init__(self) -> None:
-        seen = "".join(sign if sign.isprintable() else " " for sign in self.name)  # nothing that a terminal would obey
-        object.__setattr__(self, "name", " ".join(seen.split()))
+        object.__setattr__(self, "name", " ".join(printable(self.name).split()))  # nothing that a terminal would obey
 
     @property
     def title(self) -> str:
@@ -192,7 +191,7 @@ def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
         "score": result.score,
         "baseline_score": result.baseline_score,
         "sum": result.total,
-        "certificate": {name: _finite(value) for name, value in facts.items()},
+        "certificate": finite(facts),
         "rows": [{k: v for k, v in row.items() if v is not None and k != "smiles"} for row in rows(result)],
         "account": result.account().to_dict(),
     }
@@ -386,10 +385,6 @@ def _row(**given: Any) -> dict[str, Any]:
 def _bonds_first(pair: tuple[int, list[int], float]) -> tuple[bool, int, list[int]]:
     bond, ends, _ = pair
     return bond < 0, bond, ends
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _matrix_rows(columns: tuple[str, ...], values: Floats) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -17,12 +16,22 @@ import typer
 from ...attribution_files import example_of
 from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
 from ...batch.store import Entry
-from ...certificate import CurveCertificate, ExampleCertificate
 from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError, quiet
 from ...files import fitting
+from ...schema import stored
 from ...version import version_of
-from ...words import shown
-from ..command_line import batch_bar, end_with, noted, one_line, print_shown, say, say_failures, stoppable, weights_digest
+from ..command_line import (
+    batch_bar,
+    end_with,
+    noted,
+    one_line,
+    print_line,
+    print_shown,
+    say,
+    say_failures,
+    stoppable,
+    weights_digest,
+)
 from .molecule_files import Record, records
 from .molecule_output import MoleculePair, MoleculeWriter, line
 from .molgraph import read
@@ -104,8 +113,8 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
         self.job, self.together = job, job.together
 
     def key(self, item: Record) -> str:
-        """The SMILES or mol block; the place in the file if there is none."""
-        return item.text or item.where
+        """The SMILES or mol block; the place in the file if there is no molecule to be had: another may have the same text."""
+        return item.where if item.problem else item.text
 
     def name(self, item: Record) -> str:
         """What the file calls the molecule, or what it is."""
@@ -123,7 +132,6 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
 
     def pack(self, item: Record, found: MoleculeAttribution) -> Entry:
         """The numbers of an attribution, summed over the features of each atom and pair."""
-        one = found.certificate
         return {
             "smiles": found.smiles,
             "label": found.label,
@@ -132,7 +140,7 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             "ends": found.ends.tolist(),
             "pairs": found.pair_values.tolist(),
             "others": dict(found.others),
-            "certificate": dataclasses.asdict(one) | {"status": one.status.name},
+            "certificate": stored(found.certificate),
         }
 
     def unpack(self, item: Record, entry: Entry) -> MoleculeAttribution:
@@ -147,39 +155,20 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             smiles,
             mol,
             entry["label"],
-            np.array(_finite(entry["atoms"])).reshape(-1, 1),
+            np.array(_numbers(entry["atoms"])).reshape(-1, 1),
             np.array(ends, np.int64).reshape(-1, 2),
-            np.array(_finite(entry["pairs"])).reshape(-1, 1),
-            _certificate(entry["certificate"]),
-            others=dict(zip(entry["others"], _finite(list(entry["others"].values())), strict=True)),
+            np.array(_numbers(entry["pairs"])).reshape(-1, 1),
+            example_of(entry["certificate"]),
+            others=dict(zip(entry["others"], _numbers(list(entry["others"].values())), strict=True)),
             model=entry["model"],
         )
 
 
-def _finite(values: Any) -> list[float]:
+def _numbers(values: Any) -> list[float]:
     """The numbers of a list that was read from JSON; an error if there is anything else in it, or something infinite."""
     if not isinstance(values, list) or not all(type(value) in (int, float) and math.isfinite(value) for value in values):
         raise TypeError("got a list with something else than numbers.")
     return [float(value) for value in values]
-
-
-def _certificate(row: Any) -> ExampleCertificate:
-    """A certificate that was read from JSON, each value of the type that it should have."""
-    for kind, part in ((ExampleCertificate, row), *((CurveCertificate, curve) for curve in row["curves"])):
-        for field in dataclasses.fields(kind):
-            value, types = part[field.name], _TYPES.get(str(field.type))
-            if types is not None and type(value) not in types:
-                raise TypeError(f"got {field.name} = {value!r}; expected {field.type}.")
-    return example_of(dict(row))
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "float": (float, int),
-    "int": (int,),
-    "str": (str,),
-    "float | None": (float, int, type(None)),
-    "int | None": (int, type(None)),
-}
 
 
 def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
@@ -223,11 +212,11 @@ def run(job: MoleculeJob, asked: MoleculeRequest, total: int, out: Path | None, 
     say([*_first(notes), *([off] if missed else [])])
     say_failures(summary, lambda record: record.name or record.where or record.text)
     if problem:
-        typer.echo(f"not written: {shown(str(out))}: {shown(problem)}" if out is not None else shown(problem), err=True)
+        print_line(problem if out is None else f"not written: {out}: {problem}", err=True)
         raise typer.Exit(1)
     if written and not job.quiet:
         before = f" ({summary.known} done before)" if summary.known else ""
-        print_shown(f"explained {written} of {total} molecule(s){before}; wrote {shown(str(out))}", err=True)
+        print_line(f"explained {written} of {total} molecule(s){before}; wrote {out}", err=True)
     end_with(summary)
 
 
@@ -312,4 +301,4 @@ def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: 
     elif alone and not (job.quiet and kept):
         print_shown(job.writer.terminal(record, one))
     elif not kept:
-        print_shown(line(record, one))
+        print_line(line(record, one))
