@@ -237,7 +237,7 @@ def test_orientation_is_read_from_exif_alone(tmp_path: Path, kind: str, order: s
     (tmp_path / "a").write_bytes(_with_exif(saved(kind), kind, exif))
     photo = read(tmp_path / "a")
     assert photo.pixels.shape == (40, 20, 3)
-    assert photo.notes == ("turned upright, as its EXIF data says",)
+    assert photo.notes == ("turned upright, as its file says",)
 
 
 def test_orientation_is_read_from_xmp_where_exif_says_nothing(tmp_path: Path) -> None:
@@ -248,7 +248,25 @@ def test_orientation_is_read_from_xmp_where_exif_says_nothing(tmp_path: Path) ->
     text = chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<tiff:Orientation>8</tiff:Orientation>")
     data = saved("PNG")
     (tmp_path / "a.png").write_bytes(data[:33] + text + data[33:])
-    assert read(tmp_path / "a.png").notes == ("turned upright, as its EXIF data says",)
+    assert read(tmp_path / "a.png").notes == ("turned upright, as its file says",)
+
+
+def test_a_file_is_read_when_no_other_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else as many files as threads, of half a gigabyte each, lie in memory."""
+    held, read_bytes = [], photo_files.read_bytes
+
+    def watched(path: Path, **options: object) -> bytes:
+        held.append(photo_files._LOCK.locked())
+        return read_bytes(path, **options)
+
+    monkeypatch.setattr(photo_files, "read_bytes", watched)
+    (tmp_path / "a.jpg").write_bytes(saved("JPEG"))
+    for data, words in ((b"", "is empty"), (b"<svg", "an SVG drawing"), (b"abc", "not a picture")):
+        refused(tmp_path, data, words, "b.jpg")
+        assert read(tmp_path / "a.jpg").pixels.shape == (20, 40, 3)
+    refused(tmp_path, b"", "there is no file|is empty")
+    assert held == [True] * 7
+    assert not photo_files._LOCK.locked()
 
 
 def test_what_a_plugin_opens_is_held_to_the_same_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

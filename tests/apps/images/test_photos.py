@@ -84,7 +84,7 @@ def test_rotated_photos_are_turned_upright(tmp_path, orientation, ending):
     corners().transpose(TURNED[orientation]).save(path, exif=exif, **options)
     photo = read(path)
     check_corners(photo.pixels, 4)
-    assert photo.notes == ("turned upright, as its EXIF data says",)
+    assert photo.notes == ("turned upright, as its file says",)
 
 
 def test_an_orientation_that_does_not_exist_is_ignored(tmp_path):

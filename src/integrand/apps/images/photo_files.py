@@ -55,7 +55,7 @@ _READERS = {
 }
 """The formats that are read, and what reads them. None of them holds files of other formats, as icons and IPTC records do."""
 
-_LOCK = threading.Lock()  # one photo at a time, so that the bound on memory is one for all threads
+_LOCK = threading.Lock()  # one photo at a time, its file included, so that the bound on memory is one for all threads
 
 _RAW = (".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".rw2", ".raf", ".pef", ".srw")
 
@@ -93,7 +93,7 @@ class Photo:
 def read(path: str | PathLike[str]) -> Photo:
     """Read a photo: JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF, HEIC (with pillow-heif) or Netpbm, whatever its file is called.
 
-    It is turned as its EXIF data says, and colours are converted to 8-bit sRGB: CMYK, 16 bits, palettes, grey, colour
+    It is turned as its EXIF or XMP data says, and colours are converted to 8-bit sRGB: CMYK, 16 bits, palettes, grey, colour
     profiles. What is transparent is laid over white; of several pictures in a file the first is taken. Very large photos
     are made smaller, JPEG while it is decoded. The notes say what was done. The file is read once, and may have as many bytes
     as :data:`BYTES` says; how many pixels it has (:data:`~integrand.apps.photos.MOST`), and how much memory it takes
@@ -108,19 +108,20 @@ def read(path: str | PathLike[str]) -> Photo:
         raise MissingExtraError("Pillow", "images", "reading photos") from None
     file = Path(path)
     name = shown(str(file))
-    data = _bytes(file, name)
-    digest = hashlib.sha256(data).hexdigest()
-    try:
-        header = look(data, name)
-        del data  # the header has what is needed of it
-        with _LOCK, quiet(), _opened(header, name) as image:
-            pixels, notes = _read(image, header, name)
-    except FileError:
-        raise
-    except MemoryError:
-        raise FileError(f"{name} does not fit into memory; make it smaller.") from None
-    except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
-        raise FileError(_why(name, error)) from error
+    with _LOCK:
+        data = _contents(file, name)
+        digest = hashlib.sha256(data).hexdigest()
+        try:
+            header = look(data, name)
+            del data  # the header has what is needed of it
+            with quiet(), _opened(header, name) as image:
+                pixels, notes = _read(image, header, name)
+        except FileError:
+            raise
+        except MemoryError:
+            raise FileError(f"{name} does not fit into memory; make it smaller.") from None
+        except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
+            raise FileError(_why(name, error)) from error
     return Photo(pixels, file.name, tuple(notes), digest=digest)
 
 
@@ -147,7 +148,7 @@ def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
     """List all photos among files and folders, each once; folders are searched recursively, in order of names.
 
     Of a folder, and folders in it, files that end like a picture are taken; hidden ones are left out. A file that is named
-    by itself stays in the list whatever it is, so that :func:`read` can say what is wrong with it. Each comes once.
+    by itself stays in the list whatever it is, so that :func:`read` can say what is wrong with it.
     """
     found: dict[str, Path] = {}
     for path in map(Path, paths):
@@ -172,7 +173,7 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(set(files) - set(hidden), key=lambda file: (file.parent, file.name.lower(), file.name))
 
 
-def _bytes(file: Path, name: str) -> bytes:
+def _contents(file: Path, name: str) -> bytes:
     """The bytes of a file; raises FileError for files that cannot be photos."""
     if os.path.isdir(file):
         raise FileError(f"{name} is a folder; expected a photo. Name the photos in it, or let photos() list them.")
@@ -245,7 +246,7 @@ def _read(image: Image.Image, header: PhotoHeader, name: str) -> tuple[NDArray[n
     if pixels.shape[0] * pixels.shape[1] < size[0] * size[1]:
         notes.append(f"made smaller from {size[0]}x{size[1]} to {pixels.shape[1]}x{pixels.shape[0]}")
     if turn in _TURNS:
-        notes.append("turned upright, as its EXIF data says")
+        notes.append("turned upright, as its file says")
         pixels = np.array(_TURNS[turn](pixels), order="C")
     return pixels, notes + convert.notes
 
