@@ -48,12 +48,17 @@ TOGETHER = 200
 
 def photo_seeds() -> list[Seed]:
     """Small photos of every format that is read, and of some that are not."""
-    from PIL import Image, ImageCms
+    from PIL import Image, ImageCms, PngImagePlugin
 
     pixels = np.random.default_rng(0).integers(0, 256, (24, 36, 3), dtype=np.uint8)
     image = Image.fromarray(np.kron(pixels, np.ones((2, 2, 1), np.uint8)))
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a photo"
+    xmp = b'<x:xmpmeta tiff:Orientation="6"/>'
+    packed, plain = PngImagePlugin.PngInfo(), PngImagePlugin.PngInfo()
+    packed.add_itxt("XML:com.adobe.xmp", xmp.decode(), zip=True)
+    packed.add_text("Raw profile type exif", f"\nexif\n  99\n{exif.tobytes().hex()}\n", zip=True)
+    plain.add_text("Raw profile type exif", f"\nexif\n  99\n{exif.tobytes().hex()}\n")
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     alpha = image.copy()
     alpha.putalpha(128)
@@ -83,13 +88,25 @@ def photo_seeds() -> list[Seed]:
         (image, "PPM", {}),
         (image.resize((16, 16)), "ICO", {}),
         (image, "JPEG2000", {}),
+        (image, "JPEG", {"xmp": xmp}),
+        (image, "PNG", {"pnginfo": packed}),
+        (image, "PNG", {"pnginfo": plain}),
+        (image, "WEBP", {"xmp": xmp}),
+        (image, "TIFF", {"tiffinfo": {700: xmp}}),
     ]
     found = []
     for one, kind, options in made:
         buffer = io.BytesIO()
         one.save(buffer, kind, **options)
         found.append((".jpg", buffer.getvalue()))
-    return found
+    jpeg, gif = found[0][1], found[11][1]
+    runs = [jpeg[:2] + b"\xff" * 60_000 + jpeg[2:], jpeg[:2] + b"\xff" * 200_000 + jpeg[2:]]
+    runs += [jpeg[:2] + (b"\xff" * 9000 + b"\x01") * 9 + jpeg[2:], jpeg[:2] + b"\xff\xfe\0\2" * 9000 + jpeg[2:]]
+    runs.append(jpeg[:-40] + b"\xff" * 300_000 + jpeg[-40:])
+    start = gif.index(b"\x21\xf9")
+    runs.append(gif[:start] + (b"\x21\xfe" + b"\1x" * 9000 + b"\0") * 9 + gif[start:])
+    runs.append(b"P6" + b"# 1\n" * 9000 + b"2 2 255\n" + bytes(12))
+    return found + [(".jpg", one) for one in runs]
 
 
 def molecule_seeds() -> list[Seed]:

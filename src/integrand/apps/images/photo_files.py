@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...errors import FileError, InputError, MissingExtraError, quiet
 from ...files import read_bytes
 from ...words import shown
-from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of
+from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of, orientation_of_xmp
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -238,7 +238,7 @@ def _read(image: Image.Image, header: PhotoHeader, name: str) -> tuple[NDArray[n
     _check_memory(image, header, f"{name} has {size[0]}x{size[1]} pixels")
     turn = header.orientation
     if turn is None:
-        turn = orientation_of(image.info.get("exif") or b"")
+        turn = orientation_of(image.info.get("exif") or b"") or orientation_of_xmp(image.info.get("xmp") or b"")
     image.load()
     convert = _Conversion(image)
     factor = _factor(*image.size)

@@ -10,6 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -25,14 +26,26 @@ SCANS = 40
 """JPEGs that draw their picture in more passes than this are refused; a usual progressive one has ten."""
 
 PARTS = 200_000
-"""Photos whose file is cut into more parts than this (PNG chunks, TIFF strips, GIF blocks before the picture) are refused."""
+"""Photos whose file is cut into more parts than this (PNG chunks, TIFF strips, GIF blocks before the picture) are refused.
+
+The pictures of a GIF are counted as far as this number of blocks reaches, all its blocks together.
+"""
 
 SEGMENTS = 10_000
 """JPEGs with more segments than this before the picture are refused; one with a large profile has a few hundred."""
 
+LOOKS = 16
+"""How many pieces of a file that may say how it lies (EXIF, XMP) are looked into; a usual file has one of each."""
+
+PIECE = 1 << 20
+"""How many bytes of such a piece are looked at, unpacked where it is packed."""
+
 _SEGMENTS = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}  # of kinds that are not all needed
-_MARKER = re.compile(rb"\xff+([^\x00\xff])")
+_MARKER = re.compile(rb"\xff([^\x00\xff])")  # no more than this: ``\xff+`` takes the square of a run's length
+_RUN = b"\xff" * (1 << 16)
+_FILL = re.compile(rb"\xff+")  # to match at a place, not to search for
 _PASS = re.compile(rb"\xff([\xd9\xda])")
+_XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
 _XMP = re.compile(rb"tiff:Orientation(?:=[\"']|>)([1-8])")
 _GAP = rb"(?:[ \t\r\n\x0b\x0c]|#[^\r\n]*[\r\n])+"
 _PPM = re.compile(rb"P[456]" + _GAP + rb"(\d{1,10})" + _GAP + rb"(\d{1,10})(?:" + _GAP + rb"(\d{1,10}))?")
@@ -130,15 +143,63 @@ def is_heic(data: bytes) -> bool:
 
 def orientation_of(exif: bytes) -> int:
     """The orientation that EXIF data asks for, 1 to 8; 0 if it says nothing, or is damaged."""
-    start = 6 if exif[:6] == b"Exif\0\0" else 0
+    start = 0
+    while start < 12 and exif[start : start + 6] == b"Exif\0\0":  # some programs write it twice
+        start += 6
     try:
-        for tag, kind, _, value in _entries(exif[start : start + (1 << 20)]):
+        for tag, kind, _, value in _entries(exif[start : start + PIECE]):
             if tag == 0x0112 and kind == 3:
                 found = struct.unpack(("<" if exif[start : start + 2] == b"II" else ">") + "H", value[:2])[0]
                 return int(found) if 1 <= found <= 8 else 0
-    except (struct.error, ValueError):
+    except (struct.error, ValueError, OverflowError):  # the last: a directory beyond 2**63
         pass
     return 0
+
+
+def orientation_of_xmp(xmp: bytes) -> int:
+    """The orientation that XMP data asks for, 1 to 8; 0 if it says nothing."""
+    found = _XMP.search(xmp, 0, PIECE)
+    return int(found[1]) if found else 0
+
+
+@dataclass
+class _Upright:
+    """What makes a photo upright, collected from all pieces of its file that may say so, as far as :data:`LOOKS` goes.
+
+    Attributes:
+        exif: what EXIF data says, 1 to 8; 0 if nothing yet.
+        profile: what EXIF data written as text says, which older programs put into PNGs.
+        xmp: what XMP data says.
+    """
+
+    exif: int = 0
+    profile: int = 0
+    xmp: int = 0
+    _looks: int = 0
+
+    @property
+    def orientation(self) -> int:
+        """EXIF goes before XMP, wherever in the file they stand; 1, as it is, if neither says anything."""
+        return self.exif or self.profile or self.xmp or 1
+
+    def may_look(self) -> bool:
+        """Whether one more piece is to be looked into; counts it."""
+        self._looks += 1
+        return self._looks <= LOOKS
+
+    def see(self, kind: str, piece: bytes) -> None:
+        """Look into a piece of a file: ``exif``, ``profile`` or ``xmp``; the first of a kind that says something counts."""
+        if not getattr(self, kind):
+            setattr(self, kind, {"exif": orientation_of, "profile": _of_profile, "xmp": orientation_of_xmp}[kind](piece))
+
+
+def _of_profile(text: bytes) -> int:
+    """The orientation of EXIF data in hexadecimal after a line of its name and one of its length; 0 if it says nothing."""
+    digits = b"".join(text[: 2 * PIECE].split(b"\n", 3)[3:]).translate(None, b" \t\r\n")
+    try:
+        return orientation_of(bytes.fromhex(digits[: len(digits) // 2 * 2].decode("ascii")))
+    except ValueError:
+        return 0
 
 
 def _look(data: bytes, name: str) -> PhotoHeader:
@@ -180,7 +241,7 @@ def _jpeg(data: bytes, name: str) -> PhotoHeader:
     """Keep what decodes the picture, and its profile; read its size, orientation and the number of its passes."""
     kept: list[bytes | memoryview] = [b"\xff\xd8"]
     view = memoryview(data)
-    at, orientation, several, frame = 2, 0, False, b""
+    at, upright, several, frame = 2, _Upright(), False, b""
     for _ in range(SEGMENTS):
         found = _MARKER.search(data, at, at + (1 << 16))
         if found is None:
@@ -195,25 +256,30 @@ def _jpeg(data: bytes, name: str) -> PhotoHeader:
         if marker == 0xDA:
             if not frame:
                 _broken(name, "it does not say how large it is")
-            rest = view[found.end() - 2 :]
-            return _jpeg_of(data, name, [*kept, rest], frame, body[0], at, (orientation or 1, several))
+            kept += _without_runs(data, found.end() - 2)
+            return _jpeg_of(data, name, kept, frame, body[0], at, (upright.orientation, several))
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             frame = frame or bytes([marker]) + body
         if 0xC0 <= marker <= 0xCF or marker in (0xDB, 0xDD) or body.startswith(_SEGMENTS.get(marker, (b"\xff\xff",))):
             kept += [b"\xff" + found[1], view[at : at + length]]
-        elif marker == 0xE1 and not orientation:
-            orientation = _jpeg_orientation(body)
+        elif marker == 0xE1 and body.startswith((b"Exif\0\0", _XMP_NAME)) and upright.may_look():
+            upright.see("exif" if body.startswith(b"Exif") else "xmp", body)
         several = several or (marker == 0xE2 and body.startswith(b"MPF\0"))
         at += length
     _too_many(name, "segments before its picture", SEGMENTS)
 
 
-def _jpeg_orientation(body: bytes) -> int:
-    """The orientation that a segment asks for; 0 if it says nothing about it."""
-    if body.startswith(b"Exif\0\0"):
-        return orientation_of(body)
-    found = _XMP.search(body) if body.startswith(b"http://ns.adobe.com/xap/1.0/\0") else None
-    return int(found[1]) if found else 0
+def _without_runs(data: bytes, at: int) -> Iterator[memoryview]:
+    """The passes of a JPEG with long runs of fill bytes left out, which mean nothing.
+
+    Pillow gives its decoder ever more of the file until a run ends, from the start of the run each time.
+    """
+    view, start = memoryview(data), at
+    while (at := data.find(_RUN, start)) >= 0:
+        yield view[start : at + 1]
+        end = _FILL.match(data, at)
+        start = end.end() if end else len(data)
+    yield view[start:]
 
 
 def _jpeg_of(
@@ -242,7 +308,7 @@ def _png(data: bytes, name: str) -> PhotoHeader:
     """Keep the picture, its palette and its profile, checksums checked: Pillow would give a damaged PNG in black, silently."""
     view = memoryview(data)
     kept: list[bytes | memoryview] = [data[:8]]
-    at, orientation, pictures = 8, 0, 1
+    at, upright, pictures, profiles = 8, _Upright(), 1, 0
     for _ in range(PARTS):
         if at + 12 > len(data):
             raise FileError(f"{name} is cut short (it ends before its end mark); copy or download it again.")
@@ -253,28 +319,45 @@ def _png(data: bytes, name: str) -> PhotoHeader:
                 raise FileError(f"{name} is cut short (it ends within its picture); copy or download it again.")
             if zlib.crc32(view[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
                 _broken(name, f"a checksum does not fit, in {kind.decode()}")
-            kept.append(view[at:end])
-        elif kind == b"eXIf" and not orientation:
-            orientation = orientation_of(data[at + 8 : min(end - 4, at + 8 + (1 << 20))])
+            profiles += kind == b"iCCP"
+            if kind != b"iCCP" or profiles == 1:  # Pillow would unpack each
+                kept.append(view[at:end])
         elif kind == b"acTL":
-            pictures = struct.unpack_from(">I", data, at + 8)[0]
-        elif kind == b"iTXt" and data[at + 8 : at + 26] == b"XML:com.adobe.xmp\0" and not orientation:
-            found = _XMP.search(data, at, min(end, at + (1 << 20)))
-            orientation = int(found[1]) if found else 0
+            pictures = struct.unpack_from(">I", data, at + 8)[0] or 1
+        elif kind in (b"eXIf", b"iTXt", b"tEXt", b"zTXt"):
+            _see_png(kind, data[at + 8 : max(at + 8, min(end - 4, at + 8 + 2 * PIECE))], upright)
         if kind == b"IEND":
             size = struct.unpack_from(">II", data, 16)
-            return PhotoHeader("PNG", b"".join(kept), (size[0], size[1]), orientation or 1, pictures)
+            return PhotoHeader("PNG", b"".join(kept), (size[0], size[1]), upright.orientation, pictures)
         at = end
     _too_many(name, "parts", PARTS)
+
+
+def _see_png(kind: bytes, body: bytes, upright: _Upright) -> None:
+    """Look into a part of a PNG that may say how the photo lies: EXIF data, or a text of one of two names."""
+    keyword = body[:80].partition(b"\0")[0]
+    what = "exif" if kind == b"eXIf" else {b"Raw profile type exif": "profile", b"XML:com.adobe.xmp": "xmp"}.get(keyword)
+    if what is None or not upright.may_look():
+        return
+    packed = False
+    if what != "exif":
+        body = body[len(keyword) + 1 :]
+        if kind == b"zTXt":
+            packed, body = True, body[1:]
+        elif kind == b"iTXt":  # whether it is packed, how, a language, the name in that language, each ended by 0
+            packed, body = body[:1] == b"\1", body[2:].partition(b"\0")[2].partition(b"\0")[2]
+    with suppress(zlib.error):
+        upright.see(what, zlib.decompressobj().decompress(body, 2 * PIECE) if packed else body)
 
 
 def _gif(data: bytes, name: str) -> PhotoHeader:
     """Keep the first picture; comments and what else comes before it are left out."""
     width, height, flags = struct.unpack_from("<HHB", data, 6)
     at = 13 + (3 << ((flags & 7) + 1) if flags & 0x80 else 0)
-    head, control, first, pictures = data[:at], b"", 0, 0
-    for _ in range(PARTS):
-        if at >= len(data) or data[at] == 0x3B:
+    head, control, first, pictures, blocks = data[:at], b"", 0, 0, PARTS
+    while at < len(data) and data[at] != 0x3B:
+        blocks -= 1
+        if blocks < 0:
             break
         if data[at] == 0x21 and data[at + 1 : at + 2] == b"\xf9" and not first:
             control = data[at : at + 8]
@@ -287,23 +370,16 @@ def _gif(data: bytes, name: str) -> PhotoHeader:
         elif data[at] != 0x21:
             at += 1
             continue
-        after = _after_blocks(data, at + 2)
-        if after is None:
-            pictures = 0
-            break
-        at = after
+        at += 2
+        while blocks >= 0 and at < len(data) and data[at]:
+            at += 1 + data[at]
+            blocks -= 1
+        at += 1
+    if not first and blocks < 0:
+        _too_many(name, "parts before its picture", PARTS)
     if not first:
         _broken(name, "there is no picture in it")
-    return PhotoHeader("GIF", b"".join([head, control, data[first:]]), (width, height), 1, pictures or None)
-
-
-def _after_blocks(data: bytes, at: int) -> int | None:
-    """Where a chain of blocks ends; None if that is too far to go."""
-    for _ in range(PARTS):
-        if at >= len(data) or not data[at]:
-            return at + 1
-        at += 1 + data[at]
-    return None
+    return PhotoHeader("GIF", b"".join([head, control, data[first:]]), (width, height), 1, None if blocks < 0 else pictures)
 
 
 def _webp(data: bytes, name: str) -> PhotoHeader:
@@ -316,13 +392,13 @@ def _webp(data: bytes, name: str) -> PhotoHeader:
         size = ((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
     else:
         size = tuple(side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
-    at, orientation = 12, 1
+    at, upright = 12, _Upright()
     for _ in range(PARTS):
         if at + 8 > len(data):
-            return PhotoHeader("WEBP", data, (size[0], size[1]), orientation, None, per_pixel=16)
+            return PhotoHeader("WEBP", data, (size[0], size[1]), upright.orientation, None, per_pixel=16)
         what, length = struct.unpack_from("<4sI", data, at)
-        if what == b"EXIF":
-            orientation = orientation_of(data[at + 8 : at + 8 + min(length, 1 << 20)])
+        if what in (b"EXIF", b"XMP ") and upright.may_look():
+            upright.see("exif" if what == b"EXIF" else "xmp", data[at + 8 : at + 8 + min(length, PIECE)])
         at += 8 + length + length % 2
     _too_many(name, "parts", PARTS)
 
@@ -374,10 +450,18 @@ def _tiff(data: bytes, name: str) -> PhotoHeader:
     new += struct.pack(order + offset, 0)
     head = data[:8] + struct.pack(order + "Q", place) if large else data[:4] + struct.pack(order + "I", place)
     out = b"".join([head, memoryview(data)[len(head) :], b"\0" * (place - len(data)), new])
-    orientation = one.get(274, 1)
-    return PhotoHeader(
-        "TIFF", out, (width, height), orientation if 1 <= orientation <= 8 else 1, 1 if _last(data) else None, tile * deep
-    )
+    turn = one.get(274, 0)
+    turn = turn if 1 <= turn <= 8 else _tiff_xmp(order, found, data) or 1
+    return PhotoHeader("TIFF", out, (width, height), turn, 1 if _last(data) else None, tile * deep)
+
+
+def _tiff_xmp(order: str, found: dict[int, tuple[int, int, int, bytes]], data: bytes) -> int:
+    """The orientation that the XMP data of a TIFF asks for; 0 if there is none, or it says nothing."""
+    _, kind, count, value = found.get(700, (700, 0, 0, b""))
+    if kind not in (1, 2, 7) or count <= len(value):  # too short to say anything
+        return 0
+    at = struct.unpack(order + ("Q" if len(value) == 8 else "I"), value)[0]
+    return orientation_of_xmp(data[at : at + min(count, PIECE)])
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
@@ -422,18 +506,23 @@ def _bits(order: str, found: dict[int, tuple[int, int, int, bytes]], data: bytes
 
 
 def _check_directories(data: bytes, name: str) -> None:
-    """Refuse EXIF data whose tags are larger than all of it: a reader would hold each of them."""
-    for start in (b"II*\0", b"MM\0*"):
+    """Refuse EXIF data whose tags are larger than all of it: a reader would hold each, also where the last breaks off."""
+    entries = 0
+    for start in (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0"):  # Pillow takes the last two for the first two
         at = data.find(start)
         for _ in range(100):
             if at < 0:
                 break
-            try:
-                total = sum(_TIFF_SIZES.get(kind, 1) * count for _, kind, count, _ in _entries(data[at : at + (1 << 20)]))
-            except (struct.error, ValueError):
-                total = 0
+            total = 0
+            with suppress(struct.error):
+                for _, kind, count, _ in _entries((b"II*\0" if start[0] == 0x49 else b"MM\0*") + data[at + 4 : at + PIECE]):
+                    entries, total = entries + 1, total + _TIFF_SIZES.get(kind, 1) * count
+                    if entries > PARTS or total > (1 << 24):
+                        break
             if total > (1 << 24):
                 _broken(name, "its EXIF data claims more than there is")
+            if entries > PARTS:
+                _broken(name, "it has too much EXIF data")
             at = data.find(start, at + 1)
         if at >= 0:
             _broken(name, "it has too much EXIF data")
