@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 from torch import Tensor
 
-from ..apps.command_line import ScoreName, print_shown, typed
+from ..apps.command_line import ScoreName, print_line, typed
 from ..axioms.axiom_table import METHODS, Step, Table, table
 from ..axioms.verdict import Verdict
 from ..certificate import AXIOMS
@@ -26,7 +26,7 @@ from ..loading import load_model
 from ..methods import by_name
 from ..tensor_files import read_tensors
 from ..trees import Tensors, flatten
-from ..words import first_line, shown
+from ..words import first_line
 
 
 class Format(enum.StrEnum):
@@ -154,7 +154,7 @@ def _write(text: str, out: Path | None) -> None:
         typer.echo(text)
         return
     write_text(out, text + ("" if text.endswith("\n") else "\n"))
-    print_shown(f"wrote {shown(str(out))}", err=True)
+    print_line(f"wrote {out}", err=True)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from ...errors import OptionError
 from ...render import text as pictures
 from .. import questions as app
-from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, print_shown, say, typed
+from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, print_line, print_shown, say, typed
 from .question_files import BYTES, QuestionRecord, check_length, decoded, parsed, read
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
@@ -70,7 +70,7 @@ def questions(
         typer.echo(pictures.terminal(lines, colour=colour and coloured(), detail=True), color=True)
     say(notes)
     if out is not None:
-        print_shown(f"wrote {out}", err=True)
+        print_line(f"wrote {out}", err=True)
 
 
 def rules(
@@ -109,7 +109,7 @@ def rules(
         print_shown(str(found))
     say(notes)
     if out is not None:
-        print_shown(f"wrote {out}", err=True)
+        print_line(f"wrote {out}", err=True)
 
 
 def _asked(given: Sequence[str]) -> QuestionRecord:

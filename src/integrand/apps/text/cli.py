@@ -17,7 +17,7 @@ from ...files import reading
 from ...loading import check_trusted
 from ...tensor_files import check_weights, read_json
 from ...words import shown
-from ..command_line import ScoreName, check_out, coloured, noted, print_shown, typed
+from ..command_line import ScoreName, check_out, coloured, noted, print_line, typed
 from . import explain, generated, similarity
 from .result import Explained, Explanations, Generated
 
@@ -142,7 +142,7 @@ def text(
             found = explain(network, tokenizer, words, context=context, target=target, against=against, **how, **scale)
     _tell(found if pieces else found.words(), out, as_json=as_json, colour=colour)
     for note in notes:
-        print_shown(f"note: {note}", err=True)
+        print_line(f"note: {note}", err=True)
 
 
 def load(
@@ -319,4 +319,4 @@ def _tell(found: Found, out: Path | None, *, as_json: bool, colour: bool) -> Non
         more: dict[str, Any] = {} if isinstance(found, Generated) else {"detail": True}
         typer.echo(found.terminal(colour=coloured(colour), **more), color=True)
     if out is not None:
-        print_shown(f"wrote {out}", err=True)
+        print_line(f"wrote {out}", err=True)

@@ -11,7 +11,7 @@ import typer
 from ...errors import OptionError
 from ...files import writing
 from .. import translation
-from ..command_line import ScoreName, check_out, coloured, noted, print_shown, say, typed
+from ..command_line import ScoreName, check_out, coloured, noted, print_line, say, typed
 
 LONGEST = 2000
 """The most characters of a text that is translated: each word takes a second or so."""
@@ -50,4 +50,4 @@ def translate(
         typer.echo(found.terminal(colour=coloured(colour)), color=True)
     say(notes)
     if out is not None:
-        print_shown(f"wrote {out}", err=True)
+        print_line(f"wrote {out}", err=True)
