@@ -88,7 +88,7 @@ class QuickExplanation:
     def numbers(self) -> dict[str, Any]:
         return {"photo": self.file.name, "title": self.title}
 
-    def page(self, command: str) -> str:
+    def page(self, command: str, file: str) -> str:
         return f"<!doctype html><title>{self.title}</title><p>{'all about it ' * 200}</p>"
 
 

@@ -193,6 +193,31 @@ def test_a_planted_lock_is_no_way_to_another_file(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+def test_other_names_of_a_file_are_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    for name in (".values.csv.lock", "values.jsonl"):
+        os.link(tmp_path / "precious", tmp_path / name)
+    with pytest.raises(FileError, match=r"\.values\.csv\.lock has other names too"), files.locked(tmp_path / "values.csv"):
+        pass
+    with pytest.raises(FileError, match=r"values\.jsonl has other names too"), files.appending(tmp_path / "values.jsonl"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_file_that_is_called_like_a_lock_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ".values.csv.lock").write_text("my notes on locks")
+    with pytest.raises(FileError, match="none of ours"), files.locked(tmp_path / "values.csv"):
+        pass
+    assert (tmp_path / ".values.csv.lock").read_text() == "my notes on locks"
+
+
+def test_a_file_that_is_too_large_for_a_digest_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(FileError, match="has 4 TiB; expected a file of at most 1 GiB"):
+        files.digest_of(tmp_path / "sparse")
+
+
 def test_whatever_a_lock_file_says_the_error_has_one_line(tmp_path: Path) -> None:
     lock = tmp_path / ".values.csv.lock"
     said = {"process": 7, "host": "\x1b[2J", "since": "\n", "command": "é" * 10}
@@ -339,7 +364,7 @@ def test_nothing_is_appended_through_a_link_or_to_a_pipe(tmp_path: Path) -> None
     (tmp_path / "precious").write_text("mine\n")
     (tmp_path / "link").symlink_to("precious")
     os.mkfifo(tmp_path / "pipe")
-    for name, said in (("link", "it is a link"), ("pipe", "it is a pipe"), (".", "directory")):
+    for name, said in (("link", "it is a link"), ("pipe", "is a pipe"), (".", "directory")):
         with pytest.raises(FileError, match=said), files.appending(tmp_path / name):
             pass
     assert (tmp_path / "precious").read_text() == "mine\n"

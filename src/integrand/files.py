@@ -145,8 +145,7 @@ def appending(path: Path) -> Iterator[int]:
         file = os.open(path, flags, 0o666)
     try:
         with writing(path):
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise FileExistsError(errno.EEXIST, f"it is {_kind(os.fstat(file).st_mode)}", str(path))
+            _check_ours(file, path)
             end = os.lseek(file, 0, os.SEEK_END)
             if not end:
                 _to_disk(path.parent)
@@ -245,15 +244,18 @@ def read_bytes(path: Path, *, what: str, most: int = LARGEST) -> bytes:
     return found
 
 
-def digest_of(path: Path, *, what: str = "a file") -> str:
-    """The SHA-256 of what is in an ordinary file, of any size, in hex: it tells files apart that were changed.
+def digest_of(path: Path, *, what: str = "a file", most: int = LARGEST) -> str:
+    """The SHA-256 of what is in an ordinary file, in hex: it tells files apart that were changed.
 
     Args:
         path: the file.
         what: what is expected in it, for the error.
+        most: how many bytes it may have.
     """
     found = hashlib.sha256()
     with reading(path, what=what) as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            raise FileError(f"{shown(str(path))} has {byte_size(size)}; expected {what} of at most {byte_size(most)}.")
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
@@ -389,13 +391,25 @@ def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
     lock = place / ".lock" if place.is_dir() else place.with_name(name)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     while True:
-        file = os.open(lock, flags, 0o666)
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise OSError(errno.EEXIST, f"{lock} is no ordinary file")
+            file = os.open(lock, flags, 0o666)
+        except OSError as error:
+            if not os.path.lexists(lock):
+                raise  # the folder cannot be written to
+            raise FileError(
+                f"{shown(str(path))} needs the lock {shown(str(lock))}, which cannot be opened ({error.strerror or error}). Remove "
+                "that file, or choose another place."
+            ) from error
+        try:
+            _check_ours(file, lock)
             _lock(file)
+            if os.read(file, 1) not in (b"", b"{"):  # a file of the user's that is called like it
+                raise FileError(f"{shown(str(lock))} is in the place of a lock, and is none of ours. Move it elsewhere.")
             if os.path.samestat(os.fstat(file), os.stat(lock)):
                 return file, lock
+        except FileError:
+            os.close(file)
+            raise
         except FileNotFoundError:
             pass
         except (BlockingIOError, PermissionError):
@@ -411,6 +425,16 @@ def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
                 "no other run writes there at the same time. Choose a place on a local disk."
             ) from error
         os.close(file)  # its last holder has removed it between our steps
+
+
+def _check_ours(file: int, path: Path) -> None:
+    """Refuse to write to an open file that somebody has put in the place of ours: a pipe, or another name of a file of his."""
+    known = os.fstat(file)
+    if not stat.S_ISREG(known.st_mode) or known.st_nlink > 1:
+        kind = "has other names too (hard links)" if stat.S_ISREG(known.st_mode) else f"is {_kind(known.st_mode)}"
+        raise FileError(
+            f"{shown(str(path))} {kind}; expected a file that integrand has made. Remove it, or choose another place."
+        )
 
 
 def _about_this_run() -> bytes:

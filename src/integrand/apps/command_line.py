@@ -22,7 +22,7 @@ from torch import nn
 from ..batch.resumable import BatchSummary
 from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
 from ..evaluation.progress import Progress as GradientProgress
-from ..files import digest_of, ready
+from ..files import LARGEST, digest_of, ready
 from ..words import shown
 
 Item = TypeVar("Item")
@@ -114,10 +114,15 @@ def check_out(out: Path | None, endings: Sequence[str]) -> None:
     ready(out.parent)
 
 
-def stamp(file: Path) -> str:
-    """A digest of what is in a file, which differs when that was changed; empty if there is no file that can be read."""
+def stamp(file: Path, *, most: int = LARGEST) -> str:
+    """A digest of what is in a file, which differs when that was changed; empty if there is no file that can be read.
+
+    Args:
+        file: the file.
+        most: the bytes that it may have; one with more is as good as none.
+    """
     try:
-        return digest_of(file)
+        return digest_of(file, most=most)
     except FileError:
         return ""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
-if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
-    del sys.path[0]  # where python -m looks first: a file transformers.py there would be run
+with suppress(OSError):  # the current folder may have been deleted
+    if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]  # where python -m looks first: a file transformers.py there would be run
 
 from . import main
 

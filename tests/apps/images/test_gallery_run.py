@@ -133,6 +133,25 @@ def test_a_photo_that_changes_while_it_is_explained_fails(studio: Studio, capsys
     assert studio.opened() == [(said(b"two"), said(b"two")), (said(b"b"), said(b"b"))]
 
 
+def test_a_card_goes_when_another_photo_takes_the_place(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = studio.photo("a.png", b"a"), studio.photo("b.png", b"b")
+    assert studio.run(first, second) == 0
+    first.write_bytes(b"somebody else")
+    assert studio.run(second) == 0
+    assert studio.opened() == [(said(b"b"), said(b"b"))]
+    assert "no longer in the gallery, as they or their pages have changed: a.png" in capsys.readouterr().err
+    first.unlink()  # moved away: what is shown is still what was explained
+    assert studio.run(second) == 0
+    assert len(studio.opened()) == 2
+
+
+def test_a_page_of_any_name(studio: Studio) -> None:
+    name = os.fsdecode(b"bad\xff#?\n.html")
+    photo = studio.photo("a.png", b"a")
+    assert studio.run(photo, out=name) == 0
+    assert Page((studio.folder / name).read_text()).links[0].startswith("bad%FF%23%3F%0A/")
+
+
 # Nothing lost
 
 
@@ -158,7 +177,7 @@ def test_pages_of_earlier_runs_that_are_gone_are_not_linked_to(studio: Studio, c
     (studio.folder / "out" / Page(studio.index()).links[0]).unlink()
     assert studio.run(second) == 0
     assert studio.opened() == [(said(b"b"), said(b"b"))]
-    assert "note: no longer in the gallery, as their pages are gone or changed: a.png; explain them" in capsys.readouterr().err
+    assert "note: no longer in the gallery, as they or their pages have changed: a.png; explain them" in capsys.readouterr().err
     assert studio.run(first) == 0
     assert len(studio.opened()) == 2
 

@@ -18,6 +18,7 @@ from ..command_line import PICTURES, ScoreName, default_device, one_line, stamp,
 from . import model as networks
 from .gallery_run import PhotoJob, run_many, run_one
 from .photo_files import photos as listed
+from .result import is_named
 
 
 class PathName(enum.StrEnum):
@@ -118,7 +119,8 @@ def image(
         network = networks.load(model, device=device or default_device(), trust=trust, **given)
     images.check(network, **how)
     settings = {"model": model, "network": network.source, **given, **how}
-    settings["_files"] = [stamp(Path(name)) for name in (model, weights, classes, baseline) if name is not None]
+    drawn = None if baseline is None or is_named(baseline) else baseline
+    settings["_files"] = [stamp(Path(name)) for name in (classes, drawn) if name is not None]
     settings["_code"] = [version_of(), *stamped_code(model), weights_digest(network.module)]
     job = PhotoJob(
         lambda file, tell: images.explain(file, network, progress=tell, **how),

@@ -37,7 +37,7 @@ from ..command_line import (
     stamp,
     stoppable,
 )
-from .photo_files import place_of
+from .photo_files import BYTES, place_of
 from .result import Explanation
 
 STATE = "progress.jsonl"
@@ -242,7 +242,7 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
     def is_current(self, item: Path, entry: Entry) -> bool:
         """Whether the photo and its page are, byte for byte, what they were."""
         known = ExplainedPhoto.read(entry, self.mark)
-        return known.place == place_of(item) and known.file == stamp(item) and known.has_page(self.folder)
+        return known.place == place_of(item) and known.file == stamp(item, most=BYTES) and known.has_page(self.folder)
 
     def explain(self, items: Sequence[Path]) -> list[ExplainedPhoto]:
         """Explain photos one by one, and draw their pages."""
@@ -252,7 +252,7 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
         place = place_of(photo)
         explanation, notes = self.job.explained(photo, self.tell)
         file = explanation.photo.digest  # of the very bytes that were explained
-        if file != stamp(photo):
+        if file != stamp(photo, most=BYTES):
             raise FileError(f"{photo} changed while it was read; expected one that stays as it is. Run the command again.")
         page = page_name(place, file, self.mark)
         with one_line(str(photo), debug=self.job.debug):
@@ -264,7 +264,7 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
                 link=page,
                 probability=math.nan if explanation.headline else explanation.answer.probability,
             )
-            html = explanation.page(command=self.job.command).encode("utf-8", "replace")
+            html = explanation.page(command=self.job.command, file=str(photo)).encode("utf-8", "replace")
             numbers = finite(explanation.numbers()) | {"warnings": notes}
         return ExplainedPhoto(place, file, page, hashlib.sha256(html).hexdigest(), numbers, shown_as, html)
 
@@ -314,6 +314,7 @@ class GalleryIndex:
         self._photos = {place_of(photo): photo for photo in photos}
         self._new = self._shown = 0
         self._sound: dict[str, str] = {}
+        self._files: dict[str, str] = {}
 
     def add(self) -> None:
         """One more photo is done: the page is written if enough are new."""
@@ -341,13 +342,14 @@ class GalleryIndex:
             FileError: the index cannot be written, or what is read is not what was written.
         """
         self._sound.clear()
+        self._files.clear()
         page, lost, gone = self._write()
         if read_bytes(self._gallery.index, what="the page that was written", most=len(page)) != page:
             raise FileError(f"{self._gallery.index} is not as it was written; check the disk, and run the command again.")
         why = f"its page in {self._gallery.folder} is gone or changed; the same command makes it again"
         others = [shown(Path(place).name) for place in gone if place not in self._photos]
         named = ", ".join([*others[:NAMED], *([f"{len(others) - NAMED} more"] if len(others) > NAMED else [])])
-        said = f"no longer in the gallery, as their pages are gone or changed: {named}; explain them again to have them back"
+        said = f"no longer in the gallery, as they or their pages have changed: {named}; explain them again to have them back"
         return [(photo, why) for photo in lost], [said] if others else []
 
     def _write(self) -> tuple[bytes, list[Path], list[str]]:
@@ -383,11 +385,17 @@ class GalleryIndex:
                     failed |= {place: why} if isinstance(place, str) and isinstance(why, str) else {}
                     continue
                 one = ExplainedPhoto.read(entry, self._store.mark)
-                if self._is_sound(one):
+                if self._is_sound(one) and not self._is_outdated(one):
                     found[one.place] = one
                 else:
                     gone.append(one.place)
         return found, failed, gone
+
+    def _is_outdated(self, one: ExplainedPhoto) -> bool:
+        """Whether another photo is now where one of an earlier run was; those of this run have just been looked at."""
+        if one.place not in self._photos and one.place not in self._files:
+            self._files[one.place] = stamp(Path(one.place), most=BYTES)
+        return self._files.get(one.place, "") not in ("", one.file)
 
     def _is_sound(self, one: ExplainedPhoto) -> bool:
         """Whether a photo's page is as it was written; looked at once before the end."""

@@ -25,8 +25,8 @@ STRONGEST = 8
 """The number of regions in the table."""
 
 
-def page(explanation: Explanation, *, command: str | None) -> str:
-    """The explanation of a photo as one self-contained HTML page."""
+def page(explanation: Explanation, *, command: str | None, file: str | None = None) -> str:
+    """The explanation of a photo as one self-contained HTML page; see :meth:`Explanation.page`."""
     result, answer = explanation.result, explanation.answer
     found = image.regions(result, explanation.shown, count=REGIONS)
     rival = explanation.rival
@@ -50,7 +50,12 @@ def page(explanation: Explanation, *, command: str | None) -> str:
         ],
         notes=explanation.notes,
         preprocessing=str(explanation.network.preprocess),
-        meta={"baseline": explanation.baseline, "path": explanation.path, "weights": explanation.network.source},
+        meta={
+            **({} if file is None else {"file": file}),
+            "baseline": explanation.baseline,
+            "path": explanation.path,
+            "weights": explanation.network.source,
+        },
         command=command or "",
     )
     return image_page(data)

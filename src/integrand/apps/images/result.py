@@ -135,11 +135,16 @@ class Explanation:
         drawn: dict[str, Any] = {"labels": self.title, "others": {"gradient × image": self.gradient}}
         return figure(self.result, image=self.shown, **drawn | options)
 
-    def page(self, *, command: str | None = None) -> str:
-        """The explanation as one self-contained HTML page."""
+    def page(self, *, command: str | None = None, file: str | None = None) -> str:
+        """The explanation as one self-contained HTML page.
+
+        Args:
+            command: the command that makes it again.
+            file: where the photo is, which tells it from others of the same name.
+        """
         from .page import page
 
-        return page(self, command=command)
+        return page(self, command=command, file=file)
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the pixels, as a dictionary for JSON."""
@@ -206,6 +211,11 @@ def explain(
     return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
 
+def is_named(baseline: str) -> bool:
+    """Whether a baseline is given by its name, or by several joined by '+', which is then never taken for a file."""
+    return set(baseline.split("+")) <= set(BASELINES)
+
+
 def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor | None, path: str, **_: Any) -> None:
     """Refuse options that are wrong whatever the photo is, before any work is done."""
     if path not in PATHS:
@@ -214,7 +224,7 @@ def check(network: Network, *, target: int | str | None, baseline: BaselineName 
         raise OptionError(f"got a baseline ({baseline!r}) for the blur path, which starts at the photo, blurred; leave it out.")
     if target is not None:
         network.find(str(target))
-    if isinstance(baseline, str) and not os.path.isfile(baseline) and not set(baseline.split("+")) <= set(BASELINES):
+    if isinstance(baseline, str) and not is_named(baseline) and not os.path.isfile(baseline):
         raise OptionError(
             f"got baseline {baseline!r}; expected {', '.join(BASELINES)}, several joined by '+', or an image file that exists."
         )
@@ -293,7 +303,7 @@ def _baseline(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> T
     """The baseline, (1, 3, H, W), or several to average over, (number, 1, 3, H, W)."""
     if isinstance(baseline, Tensor):
         return baseline.to(x)
-    if os.path.isfile(baseline):
+    if not is_named(baseline):
         return network.preprocess(read(baseline).pixels).to(x)
     low, high = network.preprocess.low.to(x), network.preprocess.high.to(x)
     make = Builtins(x, low, high, DRAWS, 0, batched=True)

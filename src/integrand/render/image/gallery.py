@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -199,7 +200,7 @@ def _card(one: Card) -> str:
     sure = "" if probability is None else f" {chance(probability)}"
     label = f"<b>{escape(one['label'])}</b>"
     if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
-        label = f'<a href="./{escape(quote(one["link"]))}">{escape(one["label"])}</a>'
+        label = f'<a href="./{escape(quote(os.fsencode(one["link"])))}">{escape(one["label"])}</a>'
     detail = f" <span>{escape(one['detail'])}</span>" if one["detail"] else ""
     photos = "".join(
         f'<img alt="{alt}" src="{escape(address)}">'
