@@ -397,8 +397,8 @@ def _locked_file(place: Path, path: Path) -> tuple[int, Path]:
             if not os.path.lexists(lock):
                 raise  # the folder cannot be written to
             raise FileError(
-                f"{shown(str(path))} needs the lock {shown(str(lock))}, which cannot be opened ({error.strerror or error}). Remove "
-                "that file, or choose another place."
+                f"{shown(str(path))} needs the lock {shown(str(lock))}, which cannot be opened ({error.strerror or error}). "
+                "Remove that file, or choose another place."
             ) from error
         try:
             _check_ours(file, lock)
