@@ -7,14 +7,14 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 
 # Threads that spin while they wait make torch ten times slower on a machine that is busy with something else. Not for
 # the benchmark, which wants the machine for itself.
-demo test quick durations cpus: export OMP_WAIT_POLICY ?= passive
+demo test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
 
 # A fall below this share of lines and branches covered by the quick tests fails. Slow tests run without the tracer, which makes them
 # slower still. What needs a GPU is marked "# needs a GPU".
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick durations cpus gpu-check lint format types bench attack clean
+.PHONY: help demo test quick durations cpus old-cpu gpu-check lint format types bench attack clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
@@ -35,7 +35,7 @@ demo: $(VENV)/.demo-stamp
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
 	$(BIN)/python -m pytest -n $(JOBS) -m slow --dist worksteal
-	$(MAKE) cpus
+	$(MAKE) old-cpu
 
 quick: $(VENV)/.dev-stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
@@ -46,8 +46,10 @@ durations: $(VENV)/.dev-stamp
 
 # torch, MKL and oneDNN choose their kernels by the CPU; what a test asserts must not depend on that. These switches make them choose
 # as on a CPU with AVX2, and as on one with neither.
-cpus: $(VENV)/.dev-stamp
+cpus: old-cpu
 	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -n $(JOBS) -q $(CPU_TESTS)
+
+old-cpu: $(VENV)/.dev-stamp
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE DNNL_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -n $(JOBS) -q $(CPU_TESTS)
 
 CPU_TESTS := tests/quadrature/test_fixed_errors.py tests/analysis/test_hessian_kinks.py tests/evaluation/test_precision_choice.py \

@@ -103,8 +103,13 @@ def bisected(model: Model, x: Tensor, baseline: Tensor) -> np.ndarray:
     return np.unique(np.concatenate([*kinks, low, high]))
 
 
-def reference(model: Model, x: Tensor, baseline: Tensor, score: str = "logit", target: int | None = None) -> Tensor:
-    """One example's integrated gradients, (1, features): Gauss-Legendre between kinks found by bisection."""
+def reference(
+    model: Model, x: Tensor, baseline: Tensor, score: str = "logit", target: int | None = None, *, unsigned: bool = False
+) -> Tensor:
+    """One example's integrated gradients, (1, features): Gauss-Legendre between kinks found by bisection.
+
+    With ``unsigned``, the integral of their magnitudes, of which rounding is a share however much cancels.
+    """
     edges = bisected(model, x, baseline)
     width = np.diff(edges)
     nodes, weights = np.polynomial.legendre.leggauss(1 if score == "logit" else 6)
@@ -119,7 +124,7 @@ def reference(model: Model, x: Tensor, baseline: Tensor, score: str = "logit", t
             out = out.softmax(1) if score == "probability" else out.log_softmax(1)
         picked = out.reshape(len(some)) if target is None else out[:, target]
         gradient = torch.autograd.grad(picked.sum(), points)[0] * (x - baseline)
-        total += torch.as_tensor(shares[some]) @ gradient.flatten(1)
+        total += torch.as_tensor(shares[some]) @ (gradient.abs() if unsigned else gradient).flatten(1)
     return total
 
 

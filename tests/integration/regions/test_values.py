@@ -58,8 +58,9 @@ def test_the_papers_examples(model: object, x: list[float], expected: list[float
 @given(networks(relu=True))
 @settings(max_examples=25, deadline=None)
 def test_random_relu_networks(case: Case) -> None:
-    found = values(case.model, case.x, case.baseline)
-    assert off(found, reference(case.model, case.x, case.baseline)) <= 1e-12
+    found, ends = values(case.model, case.x, case.baseline), (case.model, case.x, case.baseline)
+    # A network of one input may go up and down again by next to the same.
+    assert float((found - reference(*ends)).abs().sum()) <= 1e-12 * float(reference(*ends, unsigned=True).sum())
 
 
 class Residual(nn.Module):
