@@ -9,6 +9,9 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 # the benchmark, which wants the machine for itself.
 demo test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
 
+# Each of the JOBS processes has a core; more threads would take turns on it.
+test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
+
 # A fall below this share of lines and branches covered by the quick tests fails. Slow tests run without the tracer, which makes them
 # slower still. What needs a GPU is marked "# needs a GPU".
 COVERAGE := 88

@@ -43,13 +43,12 @@ def test_digits(tol: float, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", PHOTOS)
 def test_photos_to_5_percent(name: str) -> None:
-    """EfficientNet-Lite0 on five photos, each with one score from black and with the other one from noise."""
+    """EfficientNet-Lite0 on five photos, two scores, two baselines."""
     pytest.importorskip("efficientnet_lite_pytorch", reason="EfficientNet-Lite0 is not installed (extra: demo)")
     references, features = np.load(FOLDER / "photos.npz"), sampled_features()
-    first, second, third, fourth = (batch for batch in photo_batches() if batch.name.startswith(f"{name}-"))
-    cases = (first, fourth) if PHOTOS.index(name) % 2 else (second, third)
+    cases = [batch for batch in photo_batches() if batch.name.startswith(f"{name}-")]
     claims = [c for b in cases for c in claims_of(b, efficientnet(), references[b.name][None], features, 0.05)]
     print(summary(claims))
-    assert len(claims) == 2
+    assert len(claims) == 4
     assert all(claim.converged for claim in claims)
-    assert max(claim.measured / claim.tol for claim in claims) <= 1.1  # too few cases to count 97%
+    assert max(claim.measured / claim.tol for claim in claims) <= 1.1  # 20 cases are too few to count 97%
