@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.browser import browser  # noqa: F401 - a fixture
+
 # Before any test: two processes of two threads each on two cores are slower than two of one.
 torch.set_num_threads(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from ..certificate import Certificate, ExampleCertificate, Status
 from ..words import number, percent
@@ -114,6 +115,31 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else number(value, 3)
 
 
+def trust(certificate: Certificate | ExampleCertificate) -> str:
+    """How far numbers can be trusted, in a few words for the end of a sentence; several examples are counted."""
+    examples = certificate.examples if isinstance(certificate, Certificate) else (certificate,)
+    doubtful = [one for one in examples if not one.converged]
+    if len(examples) > 1 and doubtful:
+        return f"{len(doubtful)} of {len(examples)} not accurate enough"
+    worst = doubtful[0] if doubtful else max(examples, key=lambda one: one.error if math.isfinite(one.error) else 0.0)
+    if worst.status is Status.EXACT:
+        return "numbers exact"
+    off = f"error {percent(worst.error)}" if math.isfinite(worst.error) else "error not known"
+    if worst.status is Status.JUMP:
+        return f"numbers incomplete ({off})"
+    if doubtful:
+        return f"numbers not good to {percent(worst.tol)} ({off})"
+    return f"numbers good to {percent(worst.error)}" + (", their sum is not" if any(map(sum_note, examples)) else "")
+
+
+def grade(certificate: Certificate | ExampleCertificate) -> Literal["good", "mixed", "bad"]:
+    """Whether numbers can be relied on: bad if any example failed, mixed if a sum misses much of the change, else good."""
+    examples = certificate.examples if isinstance(certificate, Certificate) else (certificate,)
+    if not all(one.converged for one in examples):
+        return "bad"
+    return "mixed" if any(map(sum_note, examples)) else "good"
+
+
 def sum_note(example: ExampleCertificate) -> str:
     """A warning about the sum of the attributions, in a sentence or two; '' where the sum can be relied on.
 
@@ -153,10 +179,9 @@ def caption(example: ExampleCertificate) -> str:
 
 def verdict(example: ExampleCertificate) -> str:
     """The status with its meaning and remedy as an HTML box: green, amber where the sum misses much, orange for failures."""
-    kind = "bad" if not example.converged else "mixed" if sum_note(example) else "good"
     advice = f" <strong>What to do:</strong> {escape(example.remedy)}." if example.remedy else ""
     return (
-        f'<p class="verdict {kind}"><span class="status">{escape(example.status.value)}</span> '
+        f'<p class="verdict {grade(example)}"><span class="status">{escape(example.status.value)}</span> '
         f"{escape(_meaning(example))}{advice}</p>"
     )
 
