@@ -81,6 +81,35 @@ def number(value: float | None, digits: int = 4) -> str:
     return "?" if value is None else f"{value:.{digits}g}"
 
 
+def plus_minus(value: float, error: float) -> str:
+    """A number with its sign and its error, for people, to as many digits as the error leaves (four at the most).
+
+    The error is rounded up. Where it is not known, that is said.
+
+    >>> plus_minus(0.0314, 0.0037), plus_minus(-1234.5, 31.0), plus_minus(0.0314, math.nan)
+    ('+0.031 ± 0.004', '−1,230 ± 40', '+0.031 (error not known)')
+    >>> plus_minus(0.5, 1e-9), plus_minus(0.004, 0.03), plus_minus(-2.5e-7, 1.2e-8), plus_minus(math.nan, 0.1)
+    ('+0.5000 ± 0.0001', '0.00 ± 0.03', '−2.50e-07 ± 0.12e-07', 'unknown')
+    """
+    if not math.isfinite(value):
+        return "unknown"
+    known = math.isfinite(error)
+    largest = max(abs(value), error) if known else abs(value)
+    power = 0 if largest == 0 or 1e-4 <= largest < 1e6 else math.floor(math.log10(largest))
+    value, error, suffix = value / 10.0**power, error / 10.0**power, f"e{power:+03d}" if power else ""
+    # The place of the last digit: the value's fourth or second, or the error's first (its second where it begins with 1).
+    last = math.floor(math.log10(abs(value))) - (3 if known else 1) if value else -3
+    if known and error > 0:
+        first = math.floor(math.log10(error))
+        last = max(last, first - (error < 1.95 * 10.0**first))
+    unit, digits = 10.0**last, max(0, -last)
+    rounded = round(value / unit) * unit
+    text = f"{rounded:{'+' if rounded else ''},.{digits}f}".replace("-", "−") + suffix
+    if not known:
+        return f"{text} (error not known)"
+    return f"{text} ± {math.ceil(error / unit - 1e-9) * unit:,.{digits}f}{suffix}"
+
+
 def percent(value: float) -> str:
     """A share as a percentage of any size, for people.
 
