@@ -15,6 +15,7 @@ from torch import Tensor
 from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status, promised
 from .errors import InputError, OptionError
 from .profile import Profile
+from .sum_errors import ErrorDraws, Sums, errors_of
 from .trees import Leaves, Tensors, add_columns, flat, flatten, matched
 
 __all__ = ["Attribution", "Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status", "promised"]
@@ -36,6 +37,7 @@ class Attribution:
         extras: what else a method found, by name: ``standard_error`` in the structure of the values for sampled methods,
             ``fit`` per example for surrogates.
         profile: the score and the attribution mass along the path, where there was one.
+        draws: what errors of the values may look like, for the errors of sums; None where nothing was integrated.
     """
 
     values: Tensors
@@ -44,6 +46,7 @@ class Attribution:
     meta: dict[str, str] = field(default_factory=dict)
     extras: dict[str, Tensors] = field(default_factory=dict)
     profile: Profile | None = None
+    draws: ErrorDraws | None = None
 
     def sum(self, dim: int | Sequence[int] | None = None, *, groups: object = None) -> Tensors | Tensor:
         """Add attributions up; since they are complete, sums mean something.
@@ -64,6 +67,34 @@ class Attribution:
         rows = [leaf if self.batched else leaf[None] for leaf in leaves]
         total = flat(rows).double().sum(1)
         return total if self.batched else total[0]
+
+    def sums(self, groups: object) -> Sums:
+        """Add attributions up by group, with the error of each sum.
+
+        The certificate's error is that of all features together. In a sum part of it cancels, but so do the attributions
+        themselves: a sum near zero may be off by more than it is. Where nothing was integrated (other methods, files of
+        earlier versions), errors are not known.
+
+        >>> import torch, integrand as ig
+        >>> result = ig.integrated_gradients(lambda x: (x**2).sum(1), torch.tensor([[1.0, 2.0, 3.0]]))
+        >>> sums = result.sums(torch.tensor([0, 0, 1]))
+        >>> sums.values.round(decimals=3), bool((sums.errors < 1e-3).all())
+        (tensor([[5., 9.]], dtype=torch.float64), True)
+
+        Args:
+            groups: integer labels of the features, in the structure of one example's values or in a shape that broadcasts to
+                it; -1 leaves a feature out.
+        """
+        tree, leaves = flatten(self.values, what="values")
+        rows = [(leaf if self.batched else leaf[None]).detach().cpu() for leaf in leaves]
+        columns, count = columns_of(matched(groups, tree, what="groups", like="the values"), rows)
+        terms, most = flat([leaf.double() for leaf in rows]), max(count, int(columns.max()) + 1)
+        values, errors = add_columns(terms, columns, most), torch.full((len(terms), most), torch.nan).double()
+        if self.draws is not None:
+            masses, rounding = add_columns(terms.abs(), columns, most), torch.finfo(rows[0].dtype).eps / 2
+            errors = errors_of(self.draws, self.certificate.examples, masses, columns, rounding)
+        found = (part[:, :count] if self.batched else part[0, :count] for part in (values, errors))
+        return Sums(*found)
 
     def numpy(self) -> Any:
         """The values as numpy arrays, in the same structure."""

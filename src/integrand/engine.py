@@ -182,13 +182,16 @@ def attribute(
         # Half precision is for the features; their sums need not be rounded to it.
         sums = values[:, :count].to(torch.promote_types(function.inputs[0].dtype, torch.float32))
         shown_sums = sums if function.batched else sums[0]
-        return Attribution(shown_sums, certificate, function.batched, meta, profile=profile)
+        draws = outcome.draws and outcome.draws.first(count)
+        return Attribution(shown_sums, certificate, function.batched, meta, profile=profile, draws=draws)
     leaves = leaves_of(values, function)
     warn_if_zero(leaves, function, pieces, certificate)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
+    draws = outcome.draws
     if masks is not None:
+        draws = draws and draws.within(flat([wide[None] for wide in masks])[0])
         shown = tuple(torch.where(wide, leaf, torch.zeros_like(leaf)) for leaf, wide in zip(shown, masks, strict=True))
-    return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile)
+    return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile, draws=draws)
 
 
 def opened(

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import integrand as ig
-from integrand.integration.fixed import Sums
+from integrand.integration.fixed import WeightedSums
 
 CPU = torch.device("cpu")
 
 
-def add(sums: Sums, label: int, row: Tensor) -> None:
+def add(sums: WeightedSums, label: int, row: Tensor) -> None:
     """One row, with weight one."""
     sums.add(slice(label, label + 1), torch.ones(1, 1), row[None, None])
 
@@ -33,7 +33,7 @@ def terms(count: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("count", [10, 3000])
 def test_float64_sums_are_exact_to_rounding(count: int) -> None:
     rows = terms(count)
-    sums = Sums(1, 1, 5, CPU, wide=True)
+    sums = WeightedSums(1, 1, 5, CPU, wide=True)
     for row in rows:
         add(sums, 0, row)
     exact = [math.fsum(column) for column in rows.double().numpy().T]
@@ -46,7 +46,7 @@ def test_float64_sums_are_exact_to_rounding(count: int) -> None:
 def test_compensated_float32_is_as_good_as_one_rounding(count: int) -> None:
     """Kahan's bound: two roundings of float32 of the sum of sizes, however many terms; plain sums lose with their number."""
     rows = terms(count)
-    sums, plain = Sums(1, 1, 5, CPU, wide=False), torch.zeros(5)
+    sums, plain = WeightedSums(1, 1, 5, CPU, wide=False), torch.zeros(5)
     for row in rows:
         add(sums, 0, row)
         plain += row
@@ -60,7 +60,7 @@ def test_compensated_float32_is_as_good_as_one_rounding(count: int) -> None:
 
 def test_compensation_where_plain_float32_stalls() -> None:
     """Twenty million has an ulp of 2: adding 0.1 to it changes nothing, unless what is lost is kept."""
-    sums = Sums(1, 1, 1, CPU, wide=False)
+    sums = WeightedSums(1, 1, 1, CPU, wide=False)
     add(sums, 0, torch.tensor([2e7]))
     for _ in range(1000):
         add(sums, 0, torch.tensor([0.1]))
@@ -72,7 +72,7 @@ def test_several_columns_of_weights_at_once(wide: bool) -> None:
     """Steps come in blocks, for some of the rows at a time; each column of weights has its own sums."""
     generator = torch.Generator().manual_seed(1)
     steps, weights = torch.randn(30, 6, 5, generator=generator), torch.randn(2, 30, generator=generator, dtype=torch.float64)
-    sums = Sums(2, 6, 5, CPU, wide=wide)
+    sums = WeightedSums(2, 6, 5, CPU, wide=wide)
     for first in range(0, 30, 7):
         block = slice(first, first + 7)
         for rows in (slice(0, 4), slice(4, 6)):

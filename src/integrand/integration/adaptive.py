@@ -36,7 +36,7 @@ from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
 from ..quadrature.refinement import plan
-from .certify import CertificateWriter, Decision, Outcome
+from .certify import CertificateWriter, Decision, Outcome, draws_kept, no_draws
 from .error import FIRST, PLACES, USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation
 from .mesh import NONE, GroupedPanels, Mesh, Split
 from .unseen import HALF, MOST, UNSEEN, UnseenChange, find_unseen
@@ -167,6 +167,7 @@ class GradientIntegral:
         self.active: list[OpenExample] = []
         self.groups: GroupedPanels  # of the last round
         self.values = torch.zeros(self.examples, evaluator.features, dtype=evaluator.dtype, device=evaluator.device)
+        self.draws = no_draws(self.examples, draws_kept(self.values, memory), evaluator.features)
         self.records: dict[int, ExampleCertificate] = {}
         self.used: list[tuple[Nodes, Floats]] = [(Nodes(np.zeros(0), NONE, NONE), np.zeros(0))]
         self.expected = np.full(self.examples, rule.count(2) * self.pieces)
@@ -181,7 +182,8 @@ class GradientIntegral:
         """Values and certificates of all examples, once all have ended."""
         parts = [np.concatenate([getattr(nodes, part) for nodes, _ in self.used]) for part in ("t", "rows", "pieces")]
         records = [self.records[i] for i in range(self.examples)]
-        return Outcome(self.values, records, Nodes(*parts), np.concatenate([weights for _, weights in self.used]))
+        weights = np.concatenate([weights for _, weights in self.used])
+        return Outcome(self.values, records, Nodes(*parts), weights, self.draws)
 
     def admit(self, split: Split) -> Ints:
         """The waiting examples that there is room to start with the next round; at least one if nothing else runs."""
@@ -364,6 +366,7 @@ class GradientIntegral:
         for example, found in exact.items():
             self.values[example] = found.values.to(self.values.device, self.values.dtype)
             self.records[example] = found.certificate
+            self.draws.scale[example] = 0.0
             self.expected[example] = self.evaluator.gradients[example]
         left = [step for step in decisions if step.one.example not in exact]
         # An attempt may have taken gradients, which count towards the limit.
@@ -450,6 +453,7 @@ class GradientIntegral:
         for example, step in zip(examples, ended, strict=True):
             self.records[example] = self.writer.certificate(step, self.tol, self.end_scores[:, :, example])
             self.used.append(self.writer.weights_used(step))
+        self.writer.draw_errors(ended, self.draws)
         self.expected[examples] = self.evaluator.gradients[examples]
 
     def _corrected(self, ended: list[Decision], values: Tensor) -> list[Decision]:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
-from ..quadrature.panel_rules import estimate, norms_of
+from ..quadrature.panel_rules import FEW_FEATURES, estimate, norms_of
+from ..sum_errors import STORED, ErrorDraws
 from ..words import number
 from .error import Estimate, OpenExample
 from .mesh import Mesh, Panels, Split
 from .unseen import UnseenChange
+
+DRAWS, FEW_DRAWS_KEPT = 8, 2
+"""Draws of what errors may look like that are kept with the values; and where all of them would take much memory."""
+
+DRAWS_BYTES = 64 << 20
+"""How much that is, where the user names no limit; of a limit it is a sixteenth at the most."""
+
+HIGHEST = 2.0**14
+"""The largest number of an example's draws, as they are stored: well within one byte."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +40,14 @@ class Outcome:
         examples: their certificates.
         nodes: the nodes whose weighted terms add up to the values.
         weights: (nodes,) their weights.
+        draws: what errors of the values may look like; None where the rule says nothing of them.
     """
 
     values: Tensor
     examples: list[ExampleCertificate]
     nodes: Nodes
     weights: Floats
+    draws: ErrorDraws | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,50 @@ def path_ends(shares: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Flo
     return end - shares @ (ends - starts), end
 
 
+def draws_kept(values: Tensor, memory: int | None) -> int:
+    """How many draws to keep for values (examples, features): they take a byte each.
+
+    Args:
+        values: the values.
+        memory: the user's limit in bytes.
+    """
+    most = DRAWS_BYTES if memory is None else min(DRAWS_BYTES, memory // 16)
+    return DRAWS if DRAWS * values.numel() <= most else FEW_DRAWS_KEPT
+
+
+def no_draws(examples: int, count: int, features: int) -> ErrorDraws:
+    """Draws of examples of which nothing is known yet, to be filled in by :func:`note_draws`."""
+    return ErrorDraws(torch.zeros(examples, count, features, dtype=STORED), torch.full((examples,), torch.nan).double())
+
+
+def note_draws(draws: ErrorDraws, examples: Sequence[int], raw: Tensor) -> None:
+    """Fill in the draws of some examples.
+
+    Args:
+        draws: those of all examples.
+        examples: which ones.
+        raw: (examples, draws, features), of any size.
+    """
+    most = raw.abs().amax((1, 2), keepdim=True)
+    wide = HIGHEST * (raw / torch.where(most > 0, most, 1.0)).float()
+    norm, root = (torch.linalg.vector_norm(wide, order, 2).double().cpu() for order in (1, 2))
+    # Draws are as large as errors on average. Sums have a caution of their own, instead of that for few features.
+    size, raised = norm.mean(1), (1 + FEW_FEATURES * root / norm.clamp_min(1.0)).mean(1)
+    where = torch.as_tensor(examples)
+    draws.draws[where] = wide.to(STORED).cpu()
+    draws.scale[where] = torch.where(size == 0, 0.0, 1 / (size * raised))
+
+
+def _signs(panels: Panels, examples: int, count: int) -> Floats:
+    """Signs that are drawn for each panel by where it lies: the same ones in every batch, (panels, count), count up to 32."""
+    key = (panels.start * 2.0**50).astype(np.uint64) + np.rint(-np.log2(panels.width)).astype(np.uint64) * np.uint64(1 << 52)
+    key ^= (panels.line // examples).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):  # the mixing of splitmix64
+        key = (key ^ (key >> np.uint64(30))) * np.uint64(factor)
+    bits = (key[:, None] >> np.uint64(32) >> np.arange(count, dtype=np.uint64)) & np.uint64(1)
+    return np.asarray(2.0 * bits - 1)
+
+
 class CertificateWriter:
     """Writes certificates of examples that were refined to their end, and the nodes and weights behind their values.
 
@@ -159,6 +217,47 @@ class CertificateWriter:
         share, size = float(self.shares[piece]), float(sums[0].abs().sum())
         nodes = rule.cells * len(mine) + 1
         return CurveCertificate(share, float(first), float(last), -missing, relative(float(error[0]), size), nodes)
+
+    def draw_errors(self, ended: Sequence[Decision], draws: ErrorDraws) -> None:
+        """What the errors of examples at their end may look like: the differences on their panels, with random signs."""
+        rule, count, itemsize = self.mesh.rule, draws.draws.shape[1], self.evaluator.dtype.itemsize
+        kept = [end.panels[end.panels.slots[:, 0] >= 0] for end in ended]  # of the others, which matter least, nothing is left
+        at_once = max(1, self.mesh.block_bytes // (len(rule.nodes) * self.evaluator.features * itemsize))
+        order = sorted(range(len(ended)), key=lambda i: len(kept[i]))
+        while order:
+            most = len(kept[order[-1]])
+            block = order[-max(1, at_once // max(most, 1)) :]
+            del order[-len(block) :]
+            slots = np.zeros((len(block), most, len(rule.nodes)), np.int64)
+            weights = np.zeros((len(block), 2 * count, most, len(rule.nodes)))
+            for row, i in enumerate(block):
+                slots[row, : len(kept[i])] = kept[i].slots
+                weights[row, :, : len(kept[i])] = self._drawn(kept[i], ended[i].found.candidate, count)
+            weights = weights[:, : count * (1 + any(ended[i].found.candidate > 0 for i in block))]
+            raw = torch.zeros(
+                len(block), weights.shape[1], self.evaluator.features, dtype=torch.float64, device=self.mesh.device
+            )
+            for first in range(0, most, at_once):
+                part = slice(first, first + at_once)
+                terms = self.mesh.store.rows(slots[:, part].reshape(len(block), -1)).to(raw.dtype)
+                columns = torch.as_tensor(weights[:, :, part], device=self.mesh.device).flatten(2)
+                raw += torch.bmm(columns, terms)
+            both = [part / part.abs().sum((1, 2), keepdim=True).clamp_min(1e-300) for part in raw.split(count, 1)]
+            note_draws(draws, [ended[i].one.example for i in block], torch.stack(both).sum(0))
+
+    def _drawn(self, panels: Panels, candidate: int, count: int) -> Floats:
+        """Weights of the nodes of panels for draws of errors, (2 * draws, panels, n).
+
+        By the first candidate's differences, on each part of a panel; and, in the second half, by those of the candidate that
+        gave the values: where gradients have kinks, that of Simpson's rule may be small by chance.
+        """
+        rule = self.mesh.rule
+        parts = rule.columns[1:2] if rule.parts is None else rule.parts
+        signs = _signs(panels, self.mesh.examples, count * (len(parts) + 1)).reshape(len(panels), count, -1)
+        rough = np.einsum("pdk,kn->dpn", signs[..., :-1], parts)
+        own = (candidate > 0) * signs[..., -1:].swapaxes(0, 1) * rule.columns[2 * candidate + 1]
+        widths = panels.width * self.shares[panels.line // self.mesh.examples]
+        return np.asarray(np.concatenate([rough, own]) * widths[:, None])
 
     def weights_used(self, end: Decision) -> tuple[Nodes, Floats]:
         """The nodes and weights that the values are the sum of; ends that neighbouring panels share are listed twice."""

@@ -17,14 +17,15 @@ from ..evaluation.precision_choice import choose_precision_again
 from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule, between_nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
-from .certify import Outcome, note_of_rounding, path_ends, told, visible
+from ..sum_errors import ErrorDraws
+from .certify import Outcome, no_draws, note_draws, note_of_rounding, path_ends, told, visible
 from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 
 
-class Sums:
+class WeightedSums:
     """Weighted sums of rows, in float64, or in compensated float32 where a device has no float64.
 
-    >>> sums = Sums(1, 1, 1, torch.device("cpu"), wide=False)
+    >>> sums = WeightedSums(1, 1, 1, torch.device("cpu"), wide=False)
     >>> for _ in range(1000): sums.add(slice(0, 1), torch.ones(1, 1), torch.full((1, 1, 1), 0.1))
     >>> f"{sums.total().item():.6f}"
     '100.000000'
@@ -69,7 +70,7 @@ def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
     columns = torch.as_tensor(weights.T, dtype=dtype, device=evaluator.device)
     out = []
     for number in range(len(evaluator.pieces)):
-        sums = Sums(weights.shape[1], examples, evaluator.features, evaluator.device)
+        sums = WeightedSums(weights.shape[1], examples, evaluator.features, evaluator.device)
         for steps, rows, terms in evaluator.gradients_on_grid(number, times):
             sums.add(rows, columns[:, steps], terms)
             evaluator.tell(0, len(times) * examples * len(evaluator.pieces))
@@ -99,7 +100,7 @@ def integrate_fixed(evaluator: Evaluator, rule: Rule, tol: float) -> Outcome:
     found = FixedSums(evaluator, rule, values, differences, starts, ends)
     evaluator.tell(examples, len(nodes))
     weights = np.tile(np.repeat(rule.weights, examples), pieces) * found.shares[nodes.pieces]
-    return Outcome(found.total, found.certificates(tol), nodes, weights)
+    return Outcome(found.total, found.certificates(tol), nodes, weights, found.draws())
 
 
 class FixedSums:
@@ -132,6 +133,15 @@ class FixedSums:
         self.floors = evaluator.epsilon * self.sizes
         if half:  # gradients may cancel along the path, their rounding does not
             self.floors = evaluator.gradient_rounding() * np.maximum(evaluator.mass(), self.sizes)
+
+    def draws(self) -> ErrorDraws | None:
+        """What errors may look like: one draw, the difference to the coarser rule; None without such a rule."""
+        if self.rule.embedded is None:
+            return None
+        examples, features = self.total.shape
+        out = no_draws(examples, 1, features)
+        note_draws(out, range(examples), self.difference[:, None])
+        return out
 
     def errors(self) -> Floats:
         """Relative L1 errors, (examples,)."""

@@ -19,7 +19,7 @@ from ...functions.layer import LayerSide
 from ...functions.model_state import undisturbed
 from ...functions.neuron import NeuronReader, NeuronSplit, Selector
 from ...functions.target import Target
-from ...integration.fixed import Sums
+from ...integration.fixed import WeightedSums
 from ...methods.conductance import LayerPath, PartialIntegral, PartialPath, certified, integrate_part, mean_part, raised
 from ...methods.gradients import Gradient, GradientTimesInput
 from ...paths.base import Piece, segment
@@ -150,7 +150,7 @@ def _by_differences(path: LayerPath, options: EngineOptions, rule: Rule) -> Part
     known = rule.embedded is not None
     with ExitStack() as stack:
         evaluator = opened(stack, path.function, [part.still], options)
-        taken, exact = (Sums(columns, examples, count, evaluator.device) for columns in (1, 2))
+        taken, exact = (WeightedSums(columns, examples, count, evaluator.device) for columns in (1, 2))
 
         def on_device(numbers: Any) -> Tensor:
             return torch.tensor(numbers, device=evaluator.device).to(evaluator.dtype)

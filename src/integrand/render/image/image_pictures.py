@@ -18,7 +18,7 @@ from ...errors import InputError, MissingExtraError, OptionError
 from ...profile import Profile
 from ...words import number
 from ..scene import Others, PictureOptions, compose, is_image, labels_of, photos_of, sources_of, subjects_of
-from .image_regions import Regions, regions_of
+from .image_regions import Regions, regions_of, with_errors
 from .pixels import Array, laid, photo_pixels
 from .views import Panel, Subject, View, views_of
 
@@ -118,7 +118,7 @@ def regions(result: Attribution, photo: Any = None, *, count: int = 50, segments
 
     The regions are superpixels of the photo if scikit-image is installed, rectangles if not or without a photo. Their sums
     add up to the sum of the attributions. On deep networks a sum is a small difference of large numbers, so that it is
-    less certain than the picture: what the sum of all misses of F(x) - F(x') gives an idea of by how much.
+    less certain than the picture: ``errors`` says by how much each may be off.
 
     Args:
         result: attributions of images.
@@ -129,7 +129,8 @@ def regions(result: Attribution, photo: Any = None, *, count: int = 50, segments
     """
     (subject,) = _subjects(result, photo, None, 0.7, example)
     own = None if segments is None else np.asarray(segments)
-    return regions_of(subject.signed, subject.photo, change=subject.change, count=count, segments=own)
+    found = regions_of(subject.signed, subject.photo, change=subject.change, count=count, segments=own)
+    return with_errors(found, result, example)
 
 
 def path(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
+from ...attribution import Attribution
 from ...errors import InputError, MissingExtraError, OptionError
 from ...superpixels import grid, slic
+from ...trees import flatten
 from ...words import number, percent
 from .pixels import Array, grown, laid, onto, smoothed
 
@@ -27,6 +29,7 @@ class Regions:
         centres: (row, column) of the pixel deepest inside each, (regions, 2).
         change: F(x) - F(x'), what all of them should add up to.
         kind: how the regions were made, in words.
+        errors: by how much each sum may be off, (regions,); NaN where that is not known.
     """
 
     labels: Array
@@ -35,6 +38,11 @@ class Regions:
     centres: Array
     change: float
     kind: str = ""
+    errors: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if len(self.errors) != len(self.sums):
+            object.__setattr__(self, "errors", np.full(len(self.sums), math.nan))
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -131,6 +139,26 @@ def regions_of(
         labels, kind = _found(np.zeros((*shape, 1)) if photo is None else onto(photo, shape), count, coloured=photo is not None)
     sums = np.bincount(labels.ravel(), spread(values, shape).ravel())
     return Regions(labels, sums, np.bincount(labels.ravel()), _centres(labels), change, kind)
+
+
+def with_errors(found: Regions, result: Attribution, example: int = 0) -> Regions:
+    """The regions of one example of a result, with the error of each sum.
+
+    Where the photo is finer than the attributions, an entry counts as part of the region in its middle.
+
+    Args:
+        found: the regions.
+        result: the attributions that they are sums of, (examples, channels, h, w) or (channels, h, w).
+        example: which one.
+    """
+    shape = flatten(result.values, what="values")[1][0].shape[-2:]
+    rows, columns = ((2 * np.arange(n) + 1) * size // (2 * n) for n, size in zip(shape, found.labels.shape, strict=True))
+    labels = found.labels[rows[:, None], columns]
+    errors = result.sums(torch.as_tensor(labels)).errors
+    own, there = (errors[example] if result.batched else errors).numpy(), np.unique(labels)
+    out = np.full(len(found), math.nan)
+    out[there] = own[there]
+    return replace(found, errors=out)
 
 
 def spread(values: Array, shape: tuple[int, ...]) -> Array:
