@@ -91,7 +91,7 @@ class Attribution:
         terms, most = flat([leaf.double() for leaf in rows]), max(count, int(columns.max()) + 1)
         values, errors = add_columns(terms, columns, most), torch.full((len(terms), most), torch.nan).double()
         if self.draws is not None:
-            masses, rounding = add_columns(terms.abs(), columns, most), torch.finfo(rows[0].dtype).eps / 2
+            masses, rounding = add_columns(terms.abs(), columns, most), torch.finfo(rows[0].dtype).eps
             errors = errors_of(self.draws, self.certificate.examples, masses, columns, rounding)
         found = (part[:, :count] if self.batched else part[0, :count] for part in (values, errors))
         return Sums(*found)

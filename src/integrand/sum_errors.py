@@ -75,25 +75,27 @@ class ErrorDraws:
         hidden = torch.zeros((), dtype=STORED)
         return replace(self, draws=torch.where(mask.cpu(), self.draws, hidden))
 
-    def spread(self, columns: Tensor, count: int) -> Tensor:
+    def spread(self, columns: Tensor, masses: Tensor) -> Tensor:
         """By how much sums may be off, over the absolute error of all features (L1), (examples, count); NaN if unknown.
 
         Args:
             columns: the group of each feature, (features,).
-            count: how many groups there are.
+            masses: sum|a| over the features of each group, (examples, groups).
         """
-        examples, draws, _ = self.draws.shape
-        own, alone = torch.zeros(2, examples, count, dtype=torch.float64)
+        draws, count = self.draws.shape[1], masses.shape[1]
+        own, alone = torch.zeros(2, *masses.shape, dtype=torch.float64)
         for k in range(draws):
             draw = self.draws[:, k].double()
             own += add_columns(draw, columns, count).square() / draws
             alone += add_columns(draw.square(), columns, count) / draws
-        # In each group errors are taken to hang together as in all of them, until its own draws say otherwise; with few draws
-        # a sum of zero is chance.
-        together = (own.sum(1) / alone.sum(1).clamp_min(1e-300)).clamp_min(1.0 if draws < POOLED else 0.0)
-        several = (alone > 0).sum(1) > 1
-        worth = torch.where(several, POOLED, 1.0 if draws == 1 else 0.0).double()[:, None]
-        variance = (draws * own + worth * together[:, None] * alone) / (draws + worth)
+        # In each group errors are taken to hang together as in all of them, until its own draws say otherwise, and to be where
+        # differences are, or attributions. With few draws a sum of zero is chance.
+        whole = alone.sum(1, keepdim=True)
+        together = (own.sum(1, keepdim=True) / whole.clamp_min(1e-300)).clamp_min(1.0 if draws < POOLED else 0.0)
+        usual = together * (alone + whole * masses / masses.sum(1, keepdim=True).clamp_min(1e-300)) / 2
+        several = (masses > 0).sum(1, keepdim=True) > 1
+        worth = torch.where(several, POOLED, 1.0 if draws == 1 else 0.0).double()
+        variance = (draws * own + worth * usual) / (draws + worth)
         found = SURE * (1 + FEW_DRAWS / (draws + worth)) * self.scale[:, None] * variance.sqrt()
         bounded: Tensor = found.clamp_max(1.0)  # no sum is off by more than all features together
         return bounded
@@ -111,7 +113,7 @@ def errors_of(
         columns: the group of each feature, (features,).
         rounding: what a value may be off by because it is stored in its precision, as a share of it.
     """
-    spread = draws.spread(columns, masses.shape[1])
+    spread = draws.spread(columns, masses)
     out = torch.full_like(masses, torch.nan)
     for i, one in enumerate(examples):
         error = one.error * one.magnitude

@@ -27,6 +27,9 @@ DRAWS, FEW_DRAWS_KEPT = 8, 2
 DRAWS_BYTES = 64 << 20
 """How much that is, where the user names no limit; of a limit it is a sixteenth at the most."""
 
+KEPT = 0.25
+"""Of the caution for few features: what is kept of it for sums, which have a caution of their own."""
+
 HIGHEST = 2.0**14
 """The largest number of an example's draws, as they are stored: well within one byte."""
 
@@ -144,8 +147,9 @@ def note_draws(draws: ErrorDraws, examples: Sequence[int], raw: Tensor) -> None:
     most = raw.abs().amax((1, 2), keepdim=True)
     wide = HIGHEST * (raw / torch.where(most > 0, most, 1.0)).float()
     norm, root = (torch.linalg.vector_norm(wide, order, 2).double().cpu() for order in (1, 2))
-    # Draws are as large as errors on average. Sums have a caution of their own, instead of that for few features.
-    size, raised = norm.mean(1), (1 + FEW_FEATURES * root / norm.clamp_min(1.0)).mean(1)
+    # Draws are as large as errors on average. Sums have a caution of their own, instead of most of that for few features.
+    few = FEW_FEATURES * root / norm.clamp_min(1.0)
+    size, raised = norm.mean(1), ((1 + few) / (1 + KEPT * few)).mean(1)
     where = torch.as_tensor(examples)
     draws.draws[where] = wide.to(STORED).cpu()
     draws.scale[where] = torch.where(size == 0, 0.0, 1 / (size * raised))
