@@ -52,13 +52,17 @@ def test_every_kind_of_result_comes_back_bit_for_bit(kind: str, tmp_path: Path) 
             first, second = (getattr(one.profile, part.name) for one in (result, loaded))
             assert first.dtype == second.dtype
             np.testing.assert_array_equal(first, second)
+    assert (result.draws is None) == (loaded.draws is None)
+    if result.draws is not None and loaded.draws is not None:
+        assert bits((loaded.draws.draws, loaded.draws.scale)) == bits((result.draws.draws, result.draws.scale))
 
 
 def test_files_of_older_versions_may_lack_what_has_a_default(tmp_path: Path) -> None:
-    path = results()["batch"].save(tmp_path / "r.safetensors")
+    path = dataclasses.replace(results()["batch"], draws=None).save(tmp_path / "r.safetensors")
     file = Opened.of(path.read_bytes())
     for name in ("promises", "extras"):
         del file.header[name]
+    assert file.header["format"] == 1
     for row in file.header["certificate"]:
         for name in ("visible", "unseen", "moved", "note", "curves"):
             del row[name]
@@ -67,6 +71,9 @@ def test_files_of_older_versions_may_lack_what_has_a_default(tmp_path: Path) -> 
     assert loaded.certificate.promises == ()
     assert loaded.certificate[0].score == results()["batch"].certificate[0].score
     assert loaded.certificate[0].visible is None
+    sums = loaded.sums(torch.arange(6) // 3)
+    assert not sums.known
+    assert bool(sums.errors.isnan().all())
 
 
 def test_what_happens_to_the_file_later_does_not_reach_the_values(tmp_path: Path) -> None:
@@ -199,6 +206,10 @@ BAD = {
         described("profile.mass", shape=[37, 3]),
         r"profile\.mass has type 'F64' and shape \(37, 3\)",
     ),
+    "draws without a scale": ("batch", lambda _, t: t.update(spare=t.pop("draws.scale")), r"'draws\.scale' is not there"),
+    "draws of other features": ("batch", described("draws.draws", shape=[3, 12, 4]), r"expected F8_E5M2 and \(3, some, 6\)"),
+    "draws of another type": ("batch", described("draws.draws", dtype="F8_E4M3"), r"draws\.draws has type 'F8_E4M3'"),
+    "a scale of draws for each feature": ("batch", described("draws.scale", shape=[3, 1]), r"expected F64 and \(3,\)"),
 }
 
 

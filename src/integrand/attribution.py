@@ -15,7 +15,7 @@ from torch import Tensor
 from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status, promised
 from .errors import InputError, OptionError
 from .profile import Profile
-from .sum_errors import ErrorDraws, Sums, errors_of
+from .sum_errors import ErrorDraws, Grouping, Sums, errors_of
 from .trees import Leaves, Tensors, add_columns, flat, flatten, matched
 
 __all__ = ["Attribution", "Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status", "promised"]
@@ -68,7 +68,7 @@ class Attribution:
         total = flat(rows).double().sum(1)
         return total if self.batched else total[0]
 
-    def sums(self, groups: object) -> Sums:
+    def sums(self, groups: object = None, *, weights: Tensor | None = None) -> Sums:
         """Add attributions up by group, with the error of each sum.
 
         The certificate's error is that of all features together. In a sum part of it cancels, but so do the attributions
@@ -84,15 +84,25 @@ class Attribution:
         Args:
             groups: integer labels of the features, in the structure of one example's values or in a shape that broadcasts to
                 it; -1 leaves a feature out.
+            weights: instead of labels, how much of each value goes to each sum, for values that are one tensor: (sums, ...)
+                with the shape of one example's values, or (examples, sums, ...) where each example has weights of its own. A
+                pair of atoms may give half of itself to either.
         """
+        if (groups is None) == (weights is None):
+            raise OptionError("got both groups and weights=, or neither; expected one of them")
         tree, leaves = flatten(self.values, what="values")
         rows = [(leaf if self.batched else leaf[None]).detach().cpu() for leaf in leaves]
-        columns, count = columns_of(matched(groups, tree, what="groups", like="the values"), rows)
-        terms, most = flat([leaf.double() for leaf in rows]), max(count, int(columns.max()) + 1)
-        values, errors = add_columns(terms, columns, most), torch.full((len(terms), most), torch.nan).double()
+        terms = flat([leaf.double() for leaf in rows])
+        if weights is None:
+            columns, count = columns_of(matched(groups, tree, what="groups", like="the values"), rows)
+            grouping = Grouping(max(count, int(columns.max()) + 1), columns)
+        else:
+            grouping = _weighing(weights, rows)
+            count = grouping.count
+        values, errors = grouping.add(terms), torch.full((len(terms), grouping.count), torch.nan).double()
         if self.draws is not None:
-            masses, rounding = add_columns(terms.abs(), columns, most), torch.finfo(rows[0].dtype).eps
-            errors = errors_of(self.draws, self.certificate.examples, masses, columns, rounding)
+            masses, rounding = grouping.add(terms.abs(), power=1), torch.finfo(rows[0].dtype).eps
+            errors = errors_of(self.draws, self.certificate.examples, masses, grouping, rounding)
         found = (part[:, :count] if self.batched else part[0, :count] for part in (values, errors))
         return Sums(*found)
 
@@ -160,6 +170,20 @@ def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:
     out = add_columns(terms, columns, max(count, int(columns.max()) + 1))
     out = out[:, :count].to(rows[0].dtype)
     return out if batched else out[0]
+
+
+def _weighing(weights: Tensor, rows: Sequence[Tensor]) -> Grouping:
+    """How much of each feature goes to each sum, for values that are one tensor."""
+    one, shape = rows[0].shape[1:], tuple(weights.shape)
+    fits = shape[1:] == tuple(one) or shape[:1] + shape[2:] == (len(rows[0]), *one)
+    if len(rows) != 1 or not fits:
+        raise InputError(
+            f"weights has shape {shape} for {len(rows)} tensor(s) of values of shape {tuple(one)} in an example; expected one "
+            "tensor, and weights of its shape after the number of sums, and before that of the examples if each has its own."
+        )
+    wide = weights.detach().cpu().double()
+    wide = wide.reshape(1, shape[0], -1) if shape[1:] == tuple(one) else wide.flatten(2)
+    return Grouping(wide.shape[1], weights=wide)
 
 
 def columns_of(labels: Leaves, rows: Sequence[Tensor]) -> tuple[Tensor, int]:

@@ -27,11 +27,12 @@ from .errors import FileError, InputError, MissingExtraError, OptionError
 from .files import reading, replacing, write_text
 from .profile import Profile
 from .schema import Sized, Within, fitted, parsed, said, stored
+from .sum_errors import STORED, ErrorDraws
 from .trees import Leaves, Tensors, Tree, flatten
 from .words import shown
 
-FORMAT = 1
-"""Version of the file format; a file with a larger number is refused."""
+FORMAT = 2
+"""Version of the file format; a file with a larger number is refused. What has no draws is written as version 1 was."""
 
 LARGEST_HEADER = 100_000_000
 """The most bytes of a header; safetensors reads no larger ones."""
@@ -47,6 +48,7 @@ REAL = {"F16", "BF16", "F32", "F64"}
 
 _KEY = "integrand"
 _WRITTEN = "Expected a file written by Attribution.save."
+_DRAWS, _SCALE = "draws.draws", "draws.scale"
 _PROFILE = {part.name: "I64" if part.name in ("example", "piece") else "F64" for part in dataclasses.fields(Profile)}
 
 
@@ -135,13 +137,14 @@ def load(path: Path) -> Attribution:
             parts = _checked(header, entries, name)
             found = {part: tree.build(_read(file, part, tree)) for part, tree in parts.items()}
             profile = _profile(file, header, name) if "profile.t" in entries else None
+            draws = _draws(file, name) if _DRAWS in entries else None
     except FileError:
         raise
     except (SafetensorError, OSError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise FileError(f"{name} is not an attribution: {shown(str(error)[:200])}. {_WRITTEN}") from error
     extras = {key: found[f"extras.{key}"] for key in header.extras}
     certificate = Certificate(header.certificate, header.promises)
-    return Attribution(found["values"], certificate, header.batched, header.meta, extras, profile)
+    return Attribution(found["values"], certificate, header.batched, header.meta, extras, profile, draws)
 
 
 def example_of(row: Mapping[str, Any], *, what: str = "the certificate") -> ExampleCertificate:
@@ -164,14 +167,17 @@ def _write(result: Attribution, path: Path) -> None:
         raise MissingExtraError("safetensors", "files", "saving an attribution") from None
     structure = StoredTree.of(result.values, what="values")
     extras = {name: StoredTree.of(extra, what=name) for name, extra in result.extras.items()}
+    version = 1 if result.draws is None else FORMAT
     header = StoredResult(
-        FORMAT, structure, result.batched, result.meta, tuple(result.certificate), result.certificate.promises, extras
+        version, structure, result.batched, result.meta, tuple(result.certificate), result.certificate.promises, extras
     )
     tensors = _leaves("values", result.values)
     for name, extra in result.extras.items():
         tensors |= _leaves(f"extras.{name}", extra)
     if result.profile is not None:
         tensors |= {f"profile.{name}": torch.from_numpy(getattr(result.profile, name)) for name in _PROFILE}
+    if result.draws is not None:
+        tensors |= {_DRAWS: result.draws.draws.contiguous(), _SCALE: result.draws.scale.contiguous()}
     text = _text(header, tensors)
     with replacing(path) as part:
         save_file(tensors, str(part), metadata={_KEY: text})
@@ -183,7 +189,14 @@ def _leaves(name: str, values: Tensors) -> dict[str, Tensor]:
 
 def _text(header: StoredResult, tensors: Mapping[str, Tensor]) -> str:
     """The header as JSON; what could not be read again is refused before it is written."""
-    names = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
+    names = {
+        torch.float16: "F16",
+        torch.bfloat16: "BF16",
+        torch.float32: "F32",
+        torch.float64: "F64",
+        torch.int64: "I64",
+        STORED: "F8_E5M2",
+    }
     entries = {name: TensorEntry(names.get(one.dtype, str(one.dtype)), tuple(one.shape)) for name, one in tensors.items()}
     try:
         text = json.dumps(stored(header))
@@ -262,12 +275,16 @@ def _checked(header: StoredResult, entries: Mapping[str, TensorEntry], name: str
         columns = [f"profile.{column}" for column in _PROFILE]
         if entries.keys() & set(columns):
             expected += columns
+        if entries.keys() & {_DRAWS, _SCALE}:
+            expected += [_DRAWS, _SCALE]
         _same_names(entries, expected)
         for part, tree in parts.items():
             for i in range(tree.size):
                 _check_values(f"{part}.{i}", entries[f"{part}.{i}"], examples if header.batched else None)
         if "profile.t" in entries:
             _check_columns(entries, columns)
+        if _DRAWS in entries:
+            _check_draws(entries, examples, _features(entries, parts["values"], batched=header.batched))
         return parts
 
 
@@ -299,6 +316,31 @@ def _check_columns(entries: Mapping[str, TensorEntry], columns: Sequence[str]) -
                 f"{name} has type {said(one.dtype)} and shape {one.shape}; expected {dtype} and one number for each point, as "
                 "many as profile.t has."
             )
+
+
+def _features(entries: Mapping[str, TensorEntry], tree: Tree, *, batched: bool) -> int:
+    """How many values each example has."""
+    return sum(math.prod(entries[f"values.{i}"].shape[1 if batched else 0 :]) for i in range(tree.size))
+
+
+def _check_draws(entries: Mapping[str, TensorEntry], examples: int, features: int) -> None:
+    """The draws fit the values: some for each example, with a number for each feature."""
+    draws, scale = entries[_DRAWS], entries[_SCALE]
+    fits = len(draws.shape) == 3 and draws.shape[1] > 0 and (draws.shape[0], draws.shape[2]) == (examples, features)
+    if not fits or draws.dtype != "F8_E5M2":
+        found, expected = f"type {said(draws.dtype)} and shape {draws.shape}", f"F8_E5M2 and ({examples}, some, {features})"
+        raise FileError(f"{_DRAWS} has {found}; expected {expected}.")
+    if scale != TensorEntry("F64", (examples,)):
+        raise FileError(f"{_SCALE} has type {said(scale.dtype)} and shape {scale.shape}; expected F64 and ({examples},).")
+
+
+def _draws(file: Any, name: str) -> ErrorDraws:
+    """The draws of errors, whose scale has no sign."""
+    found = ErrorDraws(file.get_tensor(_DRAWS).clone(), file.get_tensor(_SCALE).clone())
+    with _explained(f"{name} contradicts itself"):
+        if bool((found.scale < 0).any()) or not bool(found.draws.float().isfinite().all()):
+            raise FileError(f"{_DRAWS} has numbers that no errors have; expected finite ones, and no scale below 0.")
+    return found
 
 
 def _read(file: Any, name: str, tree: Tree) -> Leaves:

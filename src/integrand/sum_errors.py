@@ -53,6 +53,29 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Which sums the features go to: each to one of them, or a share of it to each.
+
+    Attributes:
+        count: how many sums there are.
+        columns: the sum that each feature goes to, (features,); None where there are weights.
+        weights: how much of each feature goes to each sum, (examples, sums, features), or (1, sums, features) for all examples.
+    """
+
+    count: int
+    columns: Tensor | None = None
+    weights: Tensor | None = None
+
+    def add(self, terms: Tensor, *, power: int = 0) -> Tensor:
+        """The sums of terms (examples, features); weights without signs with power 1, squared with power 2."""
+        if self.columns is not None:
+            return add_columns(terms, self.columns, self.count)
+        assert self.weights is not None
+        weights = (self.weights, self.weights.abs(), self.weights.square())[power]
+        return torch.matmul(weights, terms[..., None])[..., 0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ErrorDraws:
     """What the errors of the values of some examples may look like, up to their size, which the certificates tell.
 
@@ -75,19 +98,19 @@ class ErrorDraws:
         hidden = torch.zeros((), dtype=STORED)
         return replace(self, draws=torch.where(mask.cpu(), self.draws, hidden))
 
-    def spread(self, columns: Tensor, masses: Tensor) -> Tensor:
-        """By how much sums may be off, over the absolute error of all features (L1), (examples, count); NaN if unknown.
+    def spread(self, grouping: Grouping, masses: Tensor) -> Tensor:
+        """By how much sums may be off, over the absolute error of all features (L1), (examples, sums); NaN if unknown.
 
         Args:
-            columns: the group of each feature, (features,).
+            grouping: which sums the features go to.
             masses: sum|a| over the features of each group, (examples, groups).
         """
-        draws, count = self.draws.shape[1], masses.shape[1]
+        draws = self.draws.shape[1]
         own, alone = torch.zeros(2, *masses.shape, dtype=torch.float64)
         for k in range(draws):
             draw = self.draws[:, k].double()
-            own += add_columns(draw, columns, count).square() / draws
-            alone += add_columns(draw.square(), columns, count) / draws
+            own += grouping.add(draw).square() / draws
+            alone += grouping.add(draw.square(), power=2) / draws
         # In each group errors are taken to hang together as in all of them, until its own draws say otherwise, and to be where
         # differences are, or attributions. With few draws a sum of zero is chance.
         whole = alone.sum(1, keepdim=True)
@@ -102,7 +125,7 @@ class ErrorDraws:
 
 
 def errors_of(
-    draws: ErrorDraws, examples: Sequence[ExampleCertificate], masses: Tensor, columns: Tensor, rounding: float
+    draws: ErrorDraws, examples: Sequence[ExampleCertificate], masses: Tensor, grouping: Grouping, rounding: float
 ) -> Tensor:
     """The errors of sums in the units of the score, (examples, groups); NaN where they are not known.
 
@@ -110,10 +133,10 @@ def errors_of(
         draws: what errors look like.
         examples: the certificates, which tell their size.
         masses: sum|a| over the features of each group, (examples, groups).
-        columns: the group of each feature, (features,).
+        grouping: which sums the features go to.
         rounding: what a value may be off by because it is stored in its precision, as a share of it.
     """
-    spread = draws.spread(columns, masses)
+    spread = draws.spread(grouping, masses)
     out = torch.full_like(masses, torch.nan)
     for i, one in enumerate(examples):
         error = one.error * one.magnitude

@@ -151,7 +151,7 @@ def note_draws(draws: ErrorDraws, examples: Sequence[int], raw: Tensor) -> None:
     few = FEW_FEATURES * root / norm.clamp_min(1.0)
     size, raised = norm.mean(1), ((1 + few) / (1 + KEPT * few)).mean(1)
     where = torch.as_tensor(examples)
-    draws.draws[where] = wide.to(STORED).cpu()
+    draws.draws[where] = torch.nan_to_num(wide).to(STORED).cpu()  # the scale says what is not known
     draws.scale[where] = torch.where(size == 0, 0.0, 1 / (size * raised))
 
 
