@@ -92,6 +92,8 @@ def seeds(folder: Path, bait: Path, *, quick: bool = False) -> dict[str, bytes]:
     found["names.txt"] = "\n".join(["# names", "n01440764 tench, Tinca tinca", "Käfer", "a b"]).encode()
     write_weave(Weave("simple", 1, hidden=4, depth=4, dense=(4,)), folder / "weave.safetensors")
     found["weave.safetensors"] = (folder / "weave.safetensors").read_bytes()
+    for name, later in (("honest.caffemodel", False), ("later.caffemodel", True)):
+        found[name] = caffe_file({f"{layer}/{part}": array for layer, part, array in caffe_layers(arrays)}, later=later)
     if quick:
         return found | dict(hostile(found, bait))
     with warnings.catch_warnings():
@@ -151,8 +153,75 @@ def hostile(honest: dict[str, bytes], bait: Path) -> Iterator[tuple[str, bytes]]
     settings = json.dumps({"features": "simple", "modules": 10**9, "hidden": 10**9, "depth": 4, "dense": [4], "tasks": 1})
     for number, text in enumerate(["[" * 100_000, settings, settings.replace(str(10**9), "64")]):
         yield f"weave{number}.safetensors", bytes(safetensors_bytes({"a": torch.zeros(1)}, {"settings": text}))
+    for number, claim in enumerate(hostile_blobs()):
+        yield f"blob{number}.caffemodel", caffe_field(100, caffe_field(1, b"a") + caffe_field(7, claim))
+    blob = caffe_field(7, caffe_blob(np.ones(2, "f4"), later=True))
+    yield "twice.caffemodel", 2 * caffe_field(100, caffe_field(1, b"a") + blob)
+    yield "nameless.caffemodel", caffe_field(100, blob)
+    yield "name.caffemodel", caffe_field(100, caffe_field(1, b"a" * 10**6) + blob)
+    yield "group.caffemodel", b"\x0b" * 10_000
+    yield "endless.caffemodel", b"\xff" * 10_000
+    yield "long.caffemodel", b"\x12" + varint(1 << 62)
+    yield "fields.caffemodel", b"\x08\0" * (1 << 20)
     yield "binary.txt", bytes(range(256))
     yield "large.txt", b"a\n" * (5 << 20)
+
+
+def hostile_blobs() -> Iterator[bytes]:
+    """Blobs of caffe that claim what they do not have."""
+    numbers = caffe_field(5, bytes(8))
+    for shape in ((10**12,), (1 << 62, 4), ((1 << 64) - 1,), (0, 1 << 62), (1,) * 70 + (2,), (3,), (0,)):
+        yield numbers + caffe_field(7, caffe_field(1, b"".join(map(varint, shape))))
+    yield caffe_field(7, caffe_field(1, b"".join(map(varint, (0, 1 << 62)))))
+    yield caffe_field(7, caffe_field(1, b"\1" * 10**5)) + numbers
+    yield numbers + caffe_field(8, bytes(8)) + caffe_field(7, caffe_field(1, b"\x03"))
+    yield b"".join(caffe_field(i, 1 << 31) for i in range(1, 5)) + numbers
+    yield (varint(5 << 3 | 5) + bytes(4)) * 2 + caffe_field(7, caffe_field(1, b"\x02"))
+
+
+def caffe_layers(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Weights and biases of a state dict, as layer, part and array."""
+    for name, array in arrays.items():
+        layer, _, part = name.rpartition(".")
+        if part in ("weight", "bias"):
+            yield layer, part, array
+
+
+def caffe_file(arrays: dict[str, np.ndarray], *, later: bool) -> bytes:
+    """A .caffemodel with arrays named ``layer/weight`` and ``layer/bias``: as caffe wrote it in 2014, or later."""
+    layers: dict[str, list[np.ndarray]] = {}
+    for name, array in arrays.items():
+        layers.setdefault(name.rpartition("/")[0], []).append(array)
+    found = caffe_field(1, b"a network")
+    for name, blobs in layers.items():
+        coded = b"".join(caffe_field(7 if later else 6, caffe_blob(blob, later=later)) for blob in blobs)
+        kind = caffe_field(2, b"Convolution") if later else caffe_field(5, 4)
+        found += caffe_field(100 if later else 2, caffe_field(1 if later else 4, name.encode()) + kind + coded)
+    return found
+
+
+def caffe_blob(array: np.ndarray, *, later: bool) -> bytes:
+    """An array as caffe keeps it: of any shape, or of four sides with ones in front."""
+    data = caffe_field(5, np.asarray(array, "<f4").tobytes())
+    if later:
+        return data + caffe_field(7, caffe_field(1, b"".join(map(varint, array.shape))))
+    sides = (1,) * (4 - array.ndim) + array.shape
+    return b"".join(caffe_field(i, side) for i, side in enumerate(sides, 1)) + data
+
+
+def caffe_field(number: int, value: int | bytes) -> bytes:
+    """A field of a message in protobuf's format."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
 
 
 def npy_header(text: str) -> bytes:
@@ -249,6 +318,8 @@ def reader_of(name: str) -> Callable[[Path], Any]:
         return lambda path: networks.load(path)
     if name.endswith(".npy"):
         return lambda path: load_tensors(str(path))
+    if name.endswith(".caffemodel"):
+        return read_state
     return read_both
 
 

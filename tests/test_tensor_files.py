@@ -104,6 +104,21 @@ def test_a_storage_of_several_tensors_counts_once(tmp_path):
     assert len(read_state(tmp_path / "a.pth")) == 100
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(arrays.arrays("<f4", SHAPES), min_size=1, max_size=5), st.booleans())
+def test_layers_of_caffe_are_read_as_they_were_written(tmp_path_factory, found, later):
+    path = tmp_path_factory.mktemp("caffe") / "a.caffemodel"
+    named = {f"inception/{i // 2}/{('weight', 'bias')[i % 2]}": array for i, array in enumerate(found)}
+    data = fuzz.caffe_file(named, later=later)
+    path.write_bytes(data + fuzz.caffe_field(100, fuzz.caffe_field(1, b"data")) * 2)  # layers without weights may share a name
+    ours = read_state(path)
+    assert list(ours) == list(named)
+    for name, array in named.items():
+        np.testing.assert_array_equal(
+            ours[name].numpy(), array if later else array.reshape((1,) * (4 - array.ndim) + array.shape)
+        )
+
+
 # hostile files
 
 
@@ -117,6 +132,7 @@ def test_hostile_files_are_refused_and_run_nothing(tmp_path, hostile):
     """Pickles that run code, claims without numbers, deep nesting; before, some took all memory."""
     files, bait = hostile
     honest = {"honest.pth", "older.pth", "honest.safetensors", "stored.npz", "packed.npz", "honest.npy", "names.txt"}
+    honest |= {"honest.caffemodel", "later.caffemodel"}
     ends = {}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -163,6 +179,15 @@ def test_the_fuzzer_finds_nothing():
         ("objects.npz", "an array is not one of numbers; objects and records are not read"),
         ("claims0.npy", r"an array of shape \(1000000000000,\) needs 4,000,000,000,000 bytes, and 0 are there"),
         ("header0.safetensors", "cannot be read"),
+        ("blob0.caffemodel", r"a blob of shape \(1000000000000,\) has 8 bytes of numbers"),
+        ("blob4.caffemodel", "a blob has more than 64 dimensions"),
+        ("twice.caffemodel", "two of its layers have the name 'a'"),
+        ("nameless.caffemodel", "a layer with weights has no name"),
+        ("name.caffemodel", "the name of a layer has 1,000,000 bytes; at most 1,000 are read"),
+        ("group.caffemodel", "it is not what caffe writes"),
+        ("endless.caffemodel", "a number has no end"),
+        ("long.caffemodel", "a field reaches beyond its end"),
+        ("fields.caffemodel", "it has more than 200,000 fields"),
     ],
 )
 def test_errors_say_what_is_wrong(tmp_path, hostile, name, words):

@@ -117,13 +117,13 @@ def shipped(name: str, purpose: str) -> Path:
 
 
 def read_state(path: str | PathLike[str], *, what: str = "weights") -> dict[str, Tensor]:
-    """A state dict from a file, on the CPU: .pth, .pt, .bin, .safetensors or .npz. Nothing in the file is executed.
+    """A state dict from a file, on the CPU: .pth, .pt, .bin, .safetensors, .npz or .caffemodel. Nothing in it is executed.
 
     A checkpoint that holds the state dict under ``state_dict`` or ``model`` is opened, and a prefix ``module.``, which
     training in parallel leaves, is taken off.
     """
     file, name = Path(path), shown(str(path))
-    endings = (".npz", ".safetensors", ".pth", ".pt", ".bin")
+    endings = (".npz", ".safetensors", ".pth", ".pt", ".bin", ".caffemodel")
     if file.suffix.lower() not in endings:
         raise FileError(f"{what}: got {name!r}; expected a file that ends in {', '.join(endings)}.")
     if not file.exists():

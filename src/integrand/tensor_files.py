@@ -1,4 +1,4 @@
-"""Reads files of tensors that may come from anybody: .npy, .npz, .pth, .pt, .bin and .safetensors.
+"""Reads files of tensors that may come from anybody: .npy, .npz, .pth, .pt, .bin, .safetensors and .caffemodel.
 
 Nothing in a file is executed, and what it claims is held against the bytes that it has before memory is taken: an archive that
 unfolds to more than it may, a shape for which there are no numbers, a tensor that reaches beyond its storage. A pickle is read
@@ -57,7 +57,13 @@ NPY_HEADER_BYTES = 10_000
 DIMENSIONS = 64
 """The most dimensions of an array or a tensor."""
 
-ENDINGS = (".pth", ".pt", ".bin", ".safetensors", ".npz", ".npy")
+CAFFE_FIELDS = 200_000
+"""The most fields of a .caffemodel that are looked at; one of a thousand layers has some 50,000."""
+
+CAFFE_NAME = 1_000
+"""The most bytes of the name of a layer in a .caffemodel."""
+
+ENDINGS = (".pth", ".pt", ".bin", ".safetensors", ".npz", ".npy", ".caffemodel")
 """The endings of files of tensors."""
 
 
@@ -83,6 +89,8 @@ def read_tensors(path: Path, *, what: str) -> Any:
         if suffix == ".safetensors":
             _check_header(file, size)
             return _of_safetensors(path)[0]
+        if suffix == ".caffemodel":
+            return _Caffe(file).layers(size)
         _check_saved(file, size)
         file.seek(0)
         return torch.load(file, weights_only=True, map_location="cpu")
@@ -257,6 +265,140 @@ def _of_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(str(path), framework="pt") as file:
         names = list(file.keys())
         return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+"""How the value of a field is written in protobuf's format."""
+
+_CAFFE_LAYERS = {2: (4, 6), 100: (1, 7)}
+"""Where caffe keeps the layers of a network, by the field of the file: the fields of a layer's name and of its blobs.
+
+Files of 2014, such as BVLC's own, have the first; later ones the second.
+"""
+
+_CAFFE_NUMBERS = {5: "<f4", 8: "<f8"}
+"""Where caffe keeps the numbers of a blob, and their type."""
+
+_Field = tuple[int, int, int, int]
+"""A field in protobuf's format: its number, how it is written, and its value, or where its bytes start and end."""
+
+
+@dataclass
+class _Caffe:
+    """Reads the weights of a caffe network, a message in protobuf's format, field by field.
+
+    No field reaches beyond the message that it is in, numbers are read only where a shape asks for as many, and what is no
+    weight is passed by unread.
+
+    Attributes:
+        file: the ``.caffemodel``.
+        seen: how many fields were looked at.
+    """
+
+    file: IO[bytes]
+    seen: int = 0
+
+    def layers(self, size: int) -> dict[str, Tensor]:
+        """The blobs of each layer: ``NAME/weight``, ``NAME/bias``, and ``NAME/2`` and so on where there are more."""
+        found: dict[str, Tensor] = {}
+        for field_number, kind, start, end in self._fields(0, size):
+            if kind == _BYTES and field_number in _CAFFE_LAYERS:
+                self._layer(start, end, *_CAFFE_LAYERS[field_number], found)
+        if not found:
+            raise _Damaged("it holds no layers with weights, as a .caffemodel does")
+        return found
+
+    def _layer(self, start: int, end: int, of_name: int, of_blobs: int, found: dict[str, Tensor]) -> None:
+        name, blobs = "", []
+        for field_number, kind, first, last in self._fields(start, end):
+            if kind == _BYTES and field_number == of_name:
+                if last - first > CAFFE_NAME:
+                    raise _Damaged(f"the name of a layer has {last - first:,} bytes; at most {CAFFE_NAME:,} are read")
+                name = self._bytes(first, last).decode()
+            elif kind == _BYTES and field_number == of_blobs:
+                blobs.append(self._blob(first, last))
+        for i, blob in enumerate(blobs):
+            key = f"{name}/{('weight', 'bias')[i] if i < 2 else i}"
+            if not name or key in found:
+                raise _Damaged(f"two of its layers have the name {name[:80]!r}" if name else "a layer with weights has no name")
+            found[key] = blob
+
+    def _blob(self, start: int, end: int) -> Tensor:
+        sides, shape, parts, kinds = [0, 0, 0, 0], None, [], set()
+        for field_number, kind, first, last in self._fields(start, end):
+            if kind == _VARINT and field_number in (1, 2, 3, 4):  # num, channels, height, width, as all blobs had once
+                sides[field_number - 1] = first
+            elif kind == _BYTES and field_number == 7:
+                shape = self._shape(first, last)
+            elif field_number in _CAFFE_NUMBERS:
+                if kind != _BYTES:
+                    raise _Damaged("its numbers are not in blocks, as caffe writes them")
+                parts.append((first, last))
+                kinds.add(_CAFFE_NUMBERS[field_number])
+        size = tuple(sides if shape is None else shape)
+        dtype, there = np.dtype(min(kinds, default="<f4")), sum(last - first for first, last in parts)
+        if len(kinds) > 1 or math.prod(size) * dtype.itemsize != there:
+            raise _Damaged(f"a blob of shape {str(size)[:80]} has {there:,} bytes of numbers")
+        data = bytearray(there)
+        rest = memoryview(data)
+        for first, last in parts:
+            self.file.seek(first)
+            if self.file.readinto(rest[: last - first]) != last - first:  # type: ignore[attr-defined]
+                raise _Damaged("it is cut short")
+            rest = rest[last - first :]
+        return torch.from_numpy(np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False).reshape(size))
+
+    def _shape(self, start: int, end: int) -> list[int]:
+        shape: list[int] = []
+        for field_number, kind, first, last in self._fields(start, end):
+            place, stop = (first, last) if kind == _BYTES else (0, 0)
+            if field_number == 1 and kind == _VARINT:
+                shape.append(first)
+            while field_number == 1 and place < stop and len(shape) <= DIMENSIONS:
+                side, place = self._varint(place, stop)
+                shape.append(side)
+        if len(shape) > DIMENSIONS:
+            raise _Damaged(f"a blob has more than {DIMENSIONS} dimensions")
+        return shape
+
+    def _fields(self, start: int, end: int) -> Iterator[_Field]:
+        """The fields of the message between two places of the file."""
+        place = start
+        while place < end:
+            self.seen += 1
+            if self.seen > CAFFE_FIELDS:
+                raise _Damaged(f"it has more than {CAFFE_FIELDS:,} fields")
+            tag, place = self._varint(place, end)
+            kind, value, last = tag & 7, 0, 0
+            if kind in (_VARINT, _BYTES):
+                value, place = self._varint(place, end)
+            if kind == _BYTES:
+                value, last = place, place + value
+                place = last
+            elif kind in (_FIXED32, _FIXED64):
+                place += 4 if kind == _FIXED32 else 8
+            elif kind != _VARINT:
+                raise _Damaged("it is not what caffe writes")
+            if place > end:
+                raise _Damaged("it is cut short, or no .caffemodel: a field reaches beyond its end")
+            yield tag >> 3, kind, value, last
+
+    def _varint(self, place: int, end: int) -> tuple[int, int]:
+        """A whole number in protobuf's format, and the place behind it."""
+        coded = self._bytes(place, min(end, place + 10))
+        value = 0
+        for i, byte in enumerate(coded):
+            value |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                return value, place + i + 1
+        raise _Damaged("it is cut short, or no .caffemodel: a number has no end")
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        self.file.seek(start)
+        found = self.file.read(end - start)
+        if len(found) != end - start:
+            raise _Damaged("it is cut short")
+        return found
 
 
 def _check_saved(file: IO[bytes], size: int, most: int = LARGEST_TENSORS) -> None:

@@ -6,10 +6,12 @@ import functools
 
 import numpy as np
 import pytest
+import skimage.data
 import torch
 from safetensors.torch import save_file
 
 import integrand as ig
+from benchmarks.fuzz_weights import caffe_file
 from integrand.apps import networks, photos
 from integrand.apps.images.googlenet import BVLC, TORCHVISION, GoogLeNet, load_bvlc, load_torchvision
 from integrand.errors import FileError
@@ -70,8 +72,8 @@ def test_files_that_are_incomplete_or_anothers(tmp_path):
         load_bvlc(tmp_path / "text.npz")
     with pytest.raises(FileError, match="there is no file"):
         load_bvlc(tmp_path / "none.npz")
-    with pytest.raises(FileError, match=r"ends in \.npz"):
-        load_bvlc(tmp_path / "weights.caffemodel")
+    with pytest.raises(FileError, match=r"ends in \.npz.*\.caffemodel"):
+        load_bvlc(tmp_path / "weights.prototxt")
 
 
 def test_the_number_of_classes_is_the_files():
@@ -130,11 +132,26 @@ def test_photos_get_sensible_labels(real, seen):
 
 
 def test_coffee_is_espresso(real):
-    skimage = pytest.importorskip("skimage.data")
     with torch.no_grad():
-        said = real.module(real.preprocess(skimage.coffee())).softmax(1)[0]
+        said = real.module(real.preprocess(skimage.data.coffee())).softmax(1)[0]
     assert real.label(int(said.argmax())) == "espresso"
     assert float(said.max()) == pytest.approx(0.93, abs=0.02)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["2014", "later"])
+def test_a_caffemodel_is_the_same_network(real, data, tmp_path, monkeypatch, later):
+    """The file that BVLC published has this format; before, only an .npz that nobody publishes was read."""
+    path = tmp_path / "bvlc_googlenet.caffemodel"
+    path.write_bytes(caffe_file(dict(np.load(data(WEIGHTS))), later=later))
+    monkeypatch.setenv("INTEGRAND_GOOGLENET", str(path))
+    same = networks.load("googlenet")
+    assert {name: value.shape for name, value in same.module.state_dict().items()} == {
+        name: value.shape for name, value in real.module.state_dict().items()
+    }
+    x = real.preprocess(skimage.data.coffee())
+    with torch.no_grad():
+        assert torch.equal(same.module(x), real.module(x))
+    assert (same.preprocess, same.classes) == (real.preprocess, real.classes)
 
 
 def test_half_precision_weights_run_in_float32(real):

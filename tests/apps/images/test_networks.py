@@ -326,7 +326,10 @@ def write_module(folder, monkeypatch):
         ("torchvision:resnet50", "pip install torchvision"),
         ("timm:vit_small", "pip install timm"),
         ("no_such_package:net", "no module 'no_such_package'"),
-        ("googlenet", r"INTEGRAND_GOOGLENET.*bvlc_googlenet.*\.npz.*state dict of torchvision"),
+        (
+            "googlenet",
+            r"INTEGRAND_GOOGLENET.*bvlc_googlenet\.caffemodel.*model zoo.*torchvision's.*leave --model out",
+        ),
     ],
 )
 def test_names_that_lead_nowhere(name, words):

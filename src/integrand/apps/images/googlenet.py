@@ -140,15 +140,16 @@ class GoogLeNet(nn.Module):
         return F.local_response_norm(x, 5, alpha=1e-4, beta=0.75, k=1.0) if self.variant.normed else x
 
 
-def load_bvlc(path: str | PathLike[str]) -> GoogLeNet:
+def load_bvlc(path: str | PathLike[str], *, arrays: Mapping[str, Tensor] | None = None) -> GoogLeNet:
     """GoogLeNet with BVLC's weights; its input is BGR from 0 to 255 minus (104, 117, 123).
 
     Args:
-        path: an ``.npz`` (or ``.safetensors``) file with ``<caffe layer>/weight`` and ``<caffe layer>/bias`` for each layer of
-            the caffe model ``bvlc_googlenet``.
+        path: ``bvlc_googlenet.caffemodel`` as BVLC published it, or an ``.npz`` (or ``.safetensors``) file with
+            ``<caffe layer>/weight`` and ``<caffe layer>/bias`` for each of its layers.
+        arrays: what the file holds, if it was read already.
     """
-    arrays = read_state(path, what="GoogLeNet's weights")
-    return _filled(BVLC, {ours: (f"{theirs}/weight", f"{theirs}/bias") for ours, theirs in _bvlc_names().items()}, arrays, path)
+    found = read_state(path, what="GoogLeNet's weights") if arrays is None else arrays
+    return _filled(BVLC, {ours: (f"{theirs}/weight", f"{theirs}/bias") for ours, theirs in _bvlc_names().items()}, found, path)
 
 
 def load_torchvision(state: str | PathLike[str] | Mapping[str, Tensor], *, transform_input: bool = True) -> GoogLeNet:
@@ -232,6 +233,8 @@ def _filled(
     for ours, pair in names.items():
         for part, key in zip(("weight", "bias"), pair, strict=True):
             value, shape = arrays[key].float(), tuple(wanted[f"{ours}.{part}"])
+            if (1,) * (value.ndim - len(shape)) + shape == tuple(value.shape):  # caffe once gave all blobs four dimensions
+                value = value.reshape(shape)
             if tuple(value.shape) != shape:
                 key = key.replace(".folded.weight", ".conv.weight")
                 raise FileError(

@@ -88,8 +88,8 @@ def load(
             ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); with ``trust``, ``package.module:function`` for your own
             (it is imported, from the current folder too), or the path of a TorchScript or ``torch.export`` file. A text
             without a folder in it is a name and never a file: ``./net.pt2`` is one.
-        weights: a state dict to load into the network (.pth, .safetensors, .npz for BVLC's GoogLeNet), or the name of a set
-            of torchvision's (``IMAGENET1K_V1``).
+        weights: a state dict to load into the network (.pth, .safetensors; for BVLC's GoogLeNet .caffemodel or .npz), or the
+            name of a set of torchvision's (``IMAGENET1K_V1``).
         size: height and width of the input, where the network does not say or takes others.
         mean: taken from the pixels (0 to 255), a number or one per channel of the network.
         scale: that they are then divided by.

@@ -35,7 +35,7 @@ MOST_CLASSES = 100_000
 _AUX = ("aux1.", "aux2.", "AuxLogits.")
 """Prefixes of heads that are for training only; files may hold them or not."""
 
-_STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz")
+_STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz", ".caffemodel")
 
 ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
 
@@ -95,14 +95,15 @@ def googlenet(weights: str | None) -> Source:
             return torchvision("googlenet", None)
         raise OptionError(
             "the weights of googlenet are not part of integrand. Give them with weights= (--weights), or in the environment "
-            f"variable {GOOGLENET}: BVLC's caffe model bvlc_googlenet, the paper's network, as .npz with keys such as "
-            "'conv1/7x7_s2/weight'; or the state dict of torchvision's googlenet (.pth, .safetensors). Or install torchvision."
+            f"variable {GOOGLENET}: bvlc_googlenet.caffemodel, the paper's network, which BVLC publishes in the model zoo of "
+            "caffe; or the state dict of torchvision's googlenet (.pth, .safetensors). Or install torchvision, which fetches "
+            "its own. Without any, leave --model out: efficientnet-lite0 comes with its weights."
         )
     state = read_state(named, what="GoogLeNet's weights")
     if any(name.startswith(("conv1/", "inception_3a/")) for name in state):
         preprocess = Preprocess(size=(224, 224), mean=(104.0, 117.0, 123.0), scale=(1.0,) * 3, order="BGR")
         where = f"GoogLeNet (BVLC) with the weights of {named}"
-        return Source(load_bvlc(named), preprocess, where, imagenet_if_installed())
+        return Source(load_bvlc(named, arrays=state), preprocess, where, imagenet_if_installed())
     where = f"GoogLeNet (torchvision) with the weights of {named}"
     return Source(load_torchvision(state), replace(IMAGENET, crop=224 / 256), where, imagenet_if_installed())
 
