@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from integrand.apps.questions.model import PAD, SPECIAL, UNKNOWN, TextCNN, Vocab
 from integrand.apps.questions.question_files import OFFICIAL, answer_type, parsed, read
 from integrand.errors import FileError, InputError, OptionError, TargetError
 from integrand.loading import shipped
+from integrand.render.escaping import escape
+from integrand.render.text import page
 
 Data = Callable[[str], Path]
 
@@ -269,3 +272,33 @@ def test_files() -> None:
             parsed(text, "f")
     with pytest.raises(FileError, match="cannot be read"):
         read(Path("there-is-no-such-file"))
+
+
+STRANGE = {
+    "🤖🎉🎉": "knows none of these words: its answer means nothing",
+    "東京の人口は何人ですか": "knows none of these words: its answer means nothing",
+    "сколько людей живёт в Москве?": "knows none of these words: its answer means nothing",
+    "???": "There is no word in this",
+    "Wer hat das Rennen gewonnen?": "does not know “Wer”.*of 5 words: its answer may mean nothing",
+    "how many 🎉 did he win?": "does not know “🎉”, and reads it as every unknown word",
+    "largest u-boat casualty": "Not one of the usual words of a question",
+}
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_what_the_network_never_saw_is_said(wtq: questions.Classifier, text: str) -> None:
+    """Before, all of these were answered "text 0.36, converged" without a word."""
+    (found,) = wtq.explain(text)
+    (note,) = found.notes
+    assert re.search(STRANGE[text], note)
+    assert note in str(found)
+    assert found.tokens.numbers()["notes"] == [note]
+    assert escape(note) in page(found.tokens)
+
+
+def test_usual_questions_get_no_note(wtq: questions.Classifier, trec: questions.Classifier, data: Data) -> None:
+    """Names that it does not know are usual; python -m benchmarks.unfamiliar counts German questions too."""
+    assert not any(one.notes for one in wtq.explain(ASKED))
+    asked = read(data("questions/wtq/pristine-unseen-tables.tsv")).questions
+    assert sum(bool(wtq.notes(question)) for question in asked) <= 0.001 * len(asked)
+    assert not any(trec.notes(question) for question in read(data("questions/trec/TREC.test.all")).questions)

@@ -173,3 +173,19 @@ def test_real_rules(data: Callable[[str], Path]) -> None:
     assert any("year" in rule.phrase for rule in found.of("year"))
     assert any("total number" in rule.phrase for rule in found.of("number", "new"))
     assert found.of("yes-no", "usual")
+
+
+def test_questions_that_the_network_cannot_read_are_listed_apart(tmp_path: Path) -> None:
+    strange = ["Wer hat das Rennen gewonnen?", "<b>東京</b>の人口は何人ですか"]
+    classifier = questions.load("wtq", device="cpu")
+    usual = [f"how many {thing} did he win?" for thing in ("games", "races", "medals", "titles", "points")]
+    found = rules(classifier, [*usual, *strange], ["number"] * 5 + ["text"] * 2)
+    assert found.questions == 5
+    assert found.apart == tuple(strange)
+    assert found.rules == rules(classifier, usual, ["number"] * 5).rules
+    assert found.numbers()["apart"] == strange
+    assert "Not counted, since the network never saw most of their words" in str(found)
+    assert strange[0] in str(found)
+    assert "&lt;b&gt;東京" in found.page()
+    with pytest.raises(InputError, match="got no question that the network can read, such as 'Wer hat"):
+        rules(classifier, strange)

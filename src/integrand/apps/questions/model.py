@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from ...functions.target import Score
 from ...loading import shipped
 from ...schema import parsed
 from ...tensor_files import read_safetensors
-from ...words import first_line
+from ...words import first_line, shown
 from .result import QuestionAnswer, WordAttribution
 
 ModelName = Literal["wtq", "trec"]
@@ -40,6 +41,12 @@ PAD, UNKNOWN = 0, 1
 
 SPECIAL = ("<pad>", "<unknown>", "<year>", "<number>")
 """The first entries of the vocabulary. Numbers that it does not have share a row, and so do years."""
+
+TELLING = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "So", "Sk")
+"""Unicode categories of signs that make a word: letters, emoji and other pictures."""
+
+COMMON = 100
+"""How many of the most frequent words of the training questions are looked for in a question: all but 1 in 10,000 hold one."""
 
 _SIGN = r"\u0021-\u002f\u003a-\u0040\u005b-\u0060\u007b-\u007e\u00a1\u00ab\u00bb\u00bf\u2010-\u2027\u2030-\u205e\u3001-\u3003"
 _WORDS = re.compile(
@@ -175,7 +182,35 @@ class Classifier:
                 chance = answers[i].probabilities[label]
                 named = replace(certificate, target=f"{label} ({score})")
                 found[i] = WordAttribution.of(asked[i], words[i], values, label, chance, named)
-        return [found[i] for i in range(len(asked))]
+        return [replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked))]
+
+    def notes(self, text: str) -> tuple[str, ...]:
+        """What in a question the network never saw, so that its answer may mean nothing; nothing for usual questions.
+
+        A name or two that it does not know are usual. Most words unknown, none of the words that training questions are made
+        of, or signs of another script are not: it answers all the same.
+        """
+        words = [word.text for word in _words(text) if _telling(word.text)]
+        unknown = [word for word in words if self.vocabulary.row(word) == UNKNOWN]
+        told = f"The network does not know {_named(unknown)}"
+        asks = "It was trained on questions in English."
+        if len(unknown) == len(words):
+            if words:
+                return (f"The network knows none of these words: its answer means nothing. {asks}",)
+            return (f"There is no word in this: the network's answer means nothing. {asks}",)
+        if 2 * len(unknown) > len(words):
+            return (f"{told}, {len(unknown)} of {len(words)} words: its answer may mean nothing. {asks}",)
+        if len(words) > 2 and not any(word.lower() in self._common for word in words):
+            return (f"Not one of the usual words of a question is in this: the answer may mean nothing. {asks}",)
+        strange = [word for word in unknown if _foreign(word)]
+        return (
+            (f"The network does not know {_named(strange)}, and reads it as it reads every unknown word.",) if strange else ()
+        )
+
+    @cached_property
+    def _common(self) -> frozenset[str]:
+        words = (word for word in self._counts if any(map(str.isalpha, word)))
+        return frozenset(sorted(words, key=lambda word: -self._counts[word])[:COMMON])
 
     def _targets(self, target: str | int | Sequence[str | int], count: int) -> list[int]:
         if isinstance(target, str | int):
@@ -332,6 +367,22 @@ def _words(text: str) -> list[Word]:
     if not found:
         raise InputError(f"got the question {text!r}, which has no word; expected a text.")
     return found
+
+
+def _telling(word: str) -> bool:
+    """Whether a word says something: letters, emoji and the like; numbers and punctuation are read in any language."""
+    return any(unicodedata.category(sign) in TELLING for sign in word) and not any(map(str.isdigit, word))
+
+
+def _foreign(word: str) -> bool:
+    """Whether a word has signs that are no Latin letters, such as those of another script, or emoji."""
+    return any(unicodedata.category(sign) in TELLING and "LATIN" not in unicodedata.name(sign, "") for sign in word)
+
+
+def _named(words: Sequence[str], most: int = 5) -> str:
+    """Words in quotation marks, the first of them if there are many."""
+    quoted = [f"“{shown(word)[:40]}”" for word in dict.fromkeys(words)]
+    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
 
 
 def _parts(items: list[Any], size: int = BATCH) -> list[list[Any]]:

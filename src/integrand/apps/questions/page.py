@@ -65,6 +65,12 @@ def summary(found: Rules) -> str:
     )
 
 
+APART = "Not counted, since the network never saw most of their words: its answers to them mean nothing"
+
+MOST_APART = 20
+"""The most such questions that a table lists."""
+
+
 def shown(rule: TriggerRule) -> str:
     """The phrase of a rule, followed by dots if it opens the question."""
     return printable(rule.phrase) + (" …" if rule.opens else "")
@@ -80,7 +86,15 @@ def table(found: Rules) -> str:
             if rows:
                 lines += ["", f"{printable(label)}: {kind}", f"  {'phrase':<{wide}}  support  precision  right  attribution"]
                 lines += [_text_row(rule, wide) for rule in rows]
-    return "\n".join(lines)
+    return "\n".join(lines + _apart_lines(found))
+
+
+def _apart_lines(found: Rules) -> list[str]:
+    """The questions that the network knows too little of, for a terminal; none where there are none."""
+    if not found.apart:
+        return []
+    more = [f"  and {len(found.apart) - MOST_APART:,} more"] if len(found.apart) > MOST_APART else []
+    return ["", f"{APART} ({len(found.apart):,}):", *(f"  {printable(text)}" for text in found.apart[:MOST_APART]), *more]
 
 
 def _text_row(rule: TriggerRule, wide: int) -> str:
@@ -101,6 +115,12 @@ def tables(found: Rules) -> str:
             if chosen:
                 name, _, meaning = head.partition(": ")
                 parts.append(f"<h3>{name} <i>{meaning}</i></h3>\n{_table(chosen)}")
+    if found.apart:
+        name, _, meaning = APART.partition(", ")
+        listed = "".join(f'<li><bdi dir="auto">{escape(text)}</bdi></li>\n' for text in found.apart[:MOST_APART])
+        left = len(found.apart) - MOST_APART
+        more = f"<p>and {left:,} more; a .json in place of the page has all.</p>\n" if left > 0 else ""
+        parts.append(f"<h3>{name} ({len(found.apart):,}) <i>{meaning}</i></h3>\n<ul>\n{listed}</ul>\n{more}")
     return "".join(parts)
 
 

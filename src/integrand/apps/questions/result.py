@@ -43,6 +43,7 @@ class WordAttribution:
         label: the class that is explained.
         probability: the probability of that class.
         certificate: how far the values can be trusted; its errors are those of the words' sums.
+        notes: what a reader must not miss, such as words that the network never saw.
     """
 
     text: str
@@ -52,6 +53,7 @@ class WordAttribution:
     label: str
     probability: float
     certificate: ExampleCertificate
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -81,6 +83,7 @@ class WordAttribution:
             probability=self.probability,
             certificate=one,
             text=self.text,
+            notes=self.notes,
         )
 
     def __str__(self) -> str:

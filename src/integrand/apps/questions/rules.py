@@ -124,7 +124,12 @@ def rules(
             progress(len(found), len(questions))
     if not found:
         raise InputError("got no question; expected at least one.")
+    apart = tuple(one.text for one in found if one.notes)
+    if len(apart) == len(found):
+        raise InputError(f"got no question that the network can read, such as {apart[0][:80]!r}. {found[0].notes[0]}")
     truth = [one.label for one in found] if labels is None else list(labels)
+    truth = [label for label, one in zip(truth, found, strict=True) if not one.notes]
+    found = [one for one in found if not one.notes]
     evidence = triggers(found, longest=longest, strong=strong)
     holding = counts(found, truth, {phrase for phrase, _ in evidence}, longest=longest)
     limits = {"strong": strong, "longest": longest, "least": least, "precise": precise, "striking": striking, "tol": tol}
@@ -142,6 +147,7 @@ def rules(
         sum(one.certificate.converged for one in found) / len(found),
         max(one.certificate.error for one in found),
         limits,
+        apart,
     )
 
 
@@ -152,11 +158,12 @@ class Rules:
     Attributes:
         rules: by class and kind, those with the most support first.
         classes: the classes of the classifier.
-        questions: how many there were.
+        questions: how many the rules are from.
         accuracy: the share on which labels and network agree; None without labels.
         converged: the share of questions whose attribution met the tolerance.
         error: the largest estimated error of one.
         settings: the criteria, by name.
+        apart: questions that the rules are not from, since the network never saw most of their words.
     """
 
     rules: tuple[TriggerRule, ...]
@@ -166,6 +173,7 @@ class Rules:
     converged: float
     error: float
     settings: Mapping[str, float] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[TriggerRule]:
         return iter(self.rules)
@@ -180,6 +188,7 @@ class Rules:
     def numbers(self) -> dict[str, Any]:
         """The rules and settings as a dictionary for JSON."""
         head = {"questions": self.questions, "accuracy": self.accuracy, "converged": self.converged, "error": self.error}
+        head |= {"apart": list(self.apart)}
         return head | {"settings": dict(self.settings), "rules": [dict(vars(rule)) for rule in self.rules]}
 
     def page(self, *, title: str = "What triggers which class", command: str | None = None) -> str:

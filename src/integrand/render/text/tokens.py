@@ -39,6 +39,7 @@ class Tokens:
         note: a remark shown below the text.
         certificate: how far the values can be trusted.
         text: the text itself, which is then shown as it is, gaps included. Needs ``spans``.
+        notes: what a reader must not miss, such as words that the model never saw.
     """
 
     texts: Sequence[str]
@@ -51,6 +52,7 @@ class Tokens:
     note: str = ""
     certificate: ExampleCertificate | None = None
     text: str | None = None
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         values = tuple(float(value) for value in self.values)
@@ -136,6 +138,7 @@ class Tokens:
             for text, value, span in zip(self.texts, self.values, spans, strict=True)
         ]
         out: dict[str, Any] = {"text": self.text, "label": self.label, "probability": _finite(self.probability), "tokens": rows}
+        out |= {"notes": list(self.notes)} if self.notes else {}
         out |= {"score": _finite(self.score), "baseline_score": _finite(self.baseline_score), "sum": _finite(self.total)}
         if self.certificate is not None:
             one = self.certificate

@@ -140,7 +140,7 @@ def page(
 def section(tokens: Tokens, *, opened: bool = False, limit: float | None = None) -> str:
     """One text as a section of a page: its coloured words, the label, the running sum and the certificate."""
     certificate = tokens.certificate
-    said = [escape(text) for text in (account(tokens), tokens.note) if text]
+    said = [escape(text) for text in (*tokens.notes, account(tokens), tokens.note) if text]
     more = f"<details{' open' * opened}><summary>Running sum</summary>\n{running_table(tokens)}</details>\n"
     if certificate is not None:
         facts = f"<p>{escape(sentence(certificate))}</p>\n{certificate_verdict(certificate)}\n{fact_table(certificate)}"
@@ -191,7 +191,8 @@ def line(tokens: Tokens, *, colour: bool = True, detail: bool = False, limit: fl
     said = printable(verdict(tokens))
     out = drawn + (f"  {_bold(f'[{said}]', colour)}" if said else "")
     below = [text for text in (account(tokens) if detail else "", printable(tokens.note)) if text]
-    return "\n".join([out, *(_dim(f"  {text}", colour) for text in below)])
+    heed = [f"  {printable(note)}" for note in tokens.notes]
+    return "\n".join([out, *heed, *(_dim(f"  {text}", colour) for text in below)])
 
 
 def _line(tokens: Tokens, limit: float | None) -> str:
