@@ -55,8 +55,17 @@ def test_tokenizers(bert):
 
 def test_words_that_the_tokenizer_does_not_know(bert):
     with pytest.warns(IntegrandWarning, match=r"text 1: the tokenizer does not know 2 of 3 words, .* as \[UNK\]"):
-        text.explain(*bert, ["not good", "\u043d\u0435 \u0442\u0430\u043a bad"], tol=0.1)
-    text.explain(*bert, "bad <<<>>>", tol=0.1)  # signs are no words
+        found = text.explain(*bert, ["not good", "\u043d\u0435 \u0442\u0430\u043a bad"], tol=0.1)
+    assert [len(one.line.notes) for one in found] == [0, 1]
+    assert found[1].line.notes[0] == "The model does not know “\u043d\u0435”, “\u0442\u0430\u043a”: it reads [UNK] there."
+    assert found[1].words().line.notes == found[1].line.notes
+    assert text.explain(*bert, "bad <<<>>>", tol=0.1).line.notes == ()  # signs are no words
+    emoji = text.explain(*bert, "good 🎉", tol=0.1)
+    assert emoji.line.notes == ("The model does not know “🎉”: it reads [UNK] there.",)
+    assert emoji.line.notes[0] in str(emoji)
+    with pytest.warns(IntegrandWarning, match="does not know 1 of 1 words"):
+        lost = text.explain(*bert, "\u043d\u0435", tol=0.1)
+    assert "knows none of these words" in lost.line.notes[0]
 
 
 def test_models_that_look_ahead():

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import InputError, IntegrandWarning, ModelError, OptionError, TrainModeError
+from ...words import shown
 
 ENDLESS = 10**9
 """Tokenizers without a length limit report a number larger than this."""
+
+MOST_NAMED = 5
+"""The most unknown words that a note names."""
 
 Span = tuple[int, int]
 
@@ -114,6 +119,7 @@ class Pieces:
         parts: 0 for tokens of the first text, 1 for the second, -1 for markers.
         columns: where each token stands in the batch.
         ids: the token ids.
+        notes: what a reader must not miss: words that the tokenizer does not know.
     """
 
     texts: tuple[str, ...]
@@ -123,6 +129,7 @@ class Pieces:
     parts: tuple[int, ...]
     columns: tuple[int, ...]
     ids: tuple[int, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,7 @@ def encode(
         if all(one.special):
             raise InputError(f"text {i} ({wholes[i]!r}) has no tokens but markers; expected at least one word to explain.")
     _warn_unknown(tokenizer, pieces)
+    pieces = tuple(replace(one, notes=_unknown_notes(tokenizer, one)) for one in pieces)
     extra = ("attention_mask", "token_type_ids")
     given = {name: found[name].to(device) for name in extra if name in found and name in named}
     return Encoded(ids.to(device), given, (special | ~mask).to(device), pieces)
@@ -264,6 +272,24 @@ def _warn_unknown(tokenizer: Any, pieces: Sequence[Pieces]) -> None:
                 IntegrandWarning,
                 stacklevel=4,
             )
+
+
+def _unknown_notes(tokenizer: Any, one: Pieces) -> tuple[str, ...]:
+    """A note that names the words, emoji and the like that the tokenizer does not know; punctuation does not count."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    told = [
+        (token, said)
+        for token, said, mark in zip(one.ids, one.texts, one.special, strict=True)
+        if not mark and any(unicodedata.category(sign)[0] in "LN" or unicodedata.category(sign) == "So" for sign in said)
+    ]
+    lost = [said for token, said in told if token == unknown]
+    if unknown is None or not lost:
+        return ()
+    if len(lost) == len(told):
+        return (f"The model knows none of these words: it reads {tokenizer.unk_token} for each, and its answer means nothing.",)
+    named = [f"“{shown(word)[:40]}”" for word in dict.fromkeys(lost)]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return (f"The model does not know {', '.join(named[:MOST_NAMED])}{more}: it reads {tokenizer.unk_token} there.",)
 
 
 def _pieces(tokenizer: Any, found: Any, row: int, whole: str, second: int, special: Tensor) -> Pieces:

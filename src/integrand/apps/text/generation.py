@@ -176,7 +176,7 @@ def inputs_of(tokenizer: Any, written: Written, last: int) -> Pieces:
         before = sign
     parts = (*one.parts, *(-1 if mark else 1 for mark in special[len(one.ids) :]))
     known = None if one.spans is None else tuple(spans)
-    return Pieces(tuple(names), known, text, tuple(special), parts, tuple(range(len(ids))), tuple(ids))
+    return Pieces(tuple(names), known, text, tuple(special), parts, tuple(range(len(ids))), tuple(ids), one.notes)
 
 
 def chosen_of(span: tuple[int, int] | str | None, found: Sequence[tuple[str, int]]) -> range:

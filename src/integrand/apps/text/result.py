@@ -266,6 +266,7 @@ class Generated:
             probability=self.probabilities[index] if self.against is None else None,
             certificate=one,
             text=text,
+            notes=pieces.notes,
         )
         return Explained(line, pieces.special[:reach], pieces.parts[:reach], self.meta)
 
@@ -472,6 +473,7 @@ def explained(
         note=note,
         certificate=certificate,
         text=None if pieces.spans is None else pieces.text,
+        notes=pieces.notes,
     )
     return Explained(line, pieces.special, pieces.parts, meta)
 
