@@ -13,7 +13,16 @@ import torch
 from rdkit import Chem
 
 from integrand.apps import molecules
-from integrand.apps.molecules.admet import Admet, endpoints, feature_names, featurised, find_endpoint, load_admet
+from integrand.apps.molecules.admet import (
+    Admet,
+    endpoints,
+    feature_names,
+    featurised,
+    find_endpoint,
+    load_admet,
+    unread_elements,
+)
+from integrand.apps.molecules.molgraph import parse
 from integrand.errors import InputError, ModelError, OptionError, TargetError
 
 pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
@@ -203,3 +212,10 @@ def test_networks_that_want_more_than_the_graph_are_refused(brain: Admet, monkey
     monkeypatch.setattr(chemprop.models, "load_model", wider)
     with pytest.raises(ModelError, match="take 200 descriptors"):
         load_admet("AMES")
+
+
+def test_elements_without_a_feature_are_said() -> None:
+    """What ADMET-AI was trained on is not known here; what its networks cannot tell apart is."""
+    assert unread_elements(parse("CC(=O)Oc1ccccc1C(=O)O")) == ()
+    (note,) = unread_elements(parse("[NH3][Pt]([NH3])(Cl)Cl"))
+    assert note == "The network has no feature of its own for Pt: its answer may mean nothing."

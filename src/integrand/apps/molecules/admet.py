@@ -158,6 +158,7 @@ class Admet:
             atom_columns=names[0],
             pair_columns=names[1],
             model=self.name,
+            notes=unread_elements(mol),
         )
 
     def _integrated(self, graph: Directed, asked: dict[str, Any], columns: bool) -> Integrated:
@@ -257,6 +258,19 @@ def feature_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
     kinds = [f"bond {str(kind).lower()}" for kind in bond.bond_types]
     stereo = [f"stereo {str(BondStereo.values[i]).removeprefix('STEREO').lower()}" for i in bond.stereo]
     return (*atoms, "aromatic", "mass"), ("no bond", *kinds, "conjugated", "in ring", *stereo, "stereo ?")
+
+
+def unread_elements(mol: Mol) -> tuple[str, ...]:
+    """A note on elements that Chemprop has no feature for; what its networks were trained on is not known here.
+
+    >>> unread_elements(read("CCO")[1])
+    ()
+    """
+    known = _chemprop("featurizers").SimpleMoleculeMolGraphFeaturizer().atom_featurizer.atomic_nums
+    lost = sorted({atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetAtomicNum() not in known})
+    if not lost:
+        return ()
+    return (f"The network has no feature of its own for {' and '.join(lost)}: its answer may mean nothing.",)
 
 
 def union(atoms: Tensor, edges: Tensor, ends: Tensor, back: Tensor, there: Tensor, near: Tensor) -> SimpleNamespace:

@@ -23,6 +23,7 @@ from ...functions.target import Score
 from ...trees import flatten
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, graph, listed, read
 from .result import Floats, MoleculeAttribution, MoleculeModel
+from .training_range import PCBA_588342, TrainingRange
 from .weave import NAMES, load_weave
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def load(name: str = "weave-w2n2", device: torch.device | str | None = None) -> 
     for known in NAMES:
         if name == known:
             network = load_weave(known, device)
-            return GraphModel(network, network.features, ("active",), name, SOURCE)
+            return GraphModel(network, network.features, ("active",), name, SOURCE, seen=PCBA_588342)
     raise OptionError(f"got the model {name!r}; expected one of {', '.join(NAMES)}, or {ADMET} and an endpoint of ADMET-AI.")
 
 
@@ -86,6 +87,8 @@ class GraphModel:
         name: the name of the model.
         source: where it is from.
         logits: whether the outputs are logits of yes or no, each on its own; otherwise they are numbers as they stand.
+        seen: what the molecules had that it was trained on, so that results can say what it never saw; None where that is not
+            known.
     """
 
     network: Network
@@ -94,6 +97,7 @@ class GraphModel:
     name: str = "a network on molecular graphs"
     source: str = "given"
     logits: bool = True
+    seen: TrainingRange | None = None
 
     def __post_init__(self) -> None:
         given: object = self.outputs  # a str has letters, each of which would be the name of an output
@@ -235,6 +239,7 @@ class GraphModel:
             atom_columns=ATOM_FEATURES[self.features] if columns else (),
             pair_columns=PAIR_FEATURES[self.features] if columns else (),
             model=self.name,
+            notes=() if self.seen is None else self.seen.notes(one.mol),
         )
 
 

@@ -191,6 +191,7 @@ def as_dict(result: MoleculeAttribution) -> dict[str, Any]:
         "score": result.score,
         "baseline_score": result.baseline_score,
         "sum": result.total,
+        "notes": list(result.notes),
         "certificate": finite(facts),
         "rows": [{k: v for k, v in row.items() if v is not None and k != "smiles"} for row in rows(result)],
         "account": result.account().to_dict(),

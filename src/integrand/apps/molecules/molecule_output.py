@@ -100,7 +100,7 @@ class MoleculeWriter:
             [one.drawing(title=record.title) for record, one in shown],
             title=shown[0][0].title if len(shown) == 1 and not left else f"{len(shown) + left} molecules",
             lead=lead,
-            notes=[" ".join(account.notes) for account in accounts],
+            notes=[" ".join([*one.notes, *account.notes]) for (_, one), account in zip(shown, accounts, strict=True)],
             certificates=[one.certificate for _, one in shown],
             accounts=[account.lines() for account in accounts],
             meta=self.meta,
@@ -129,7 +129,7 @@ class MoleculeWriter:
         tables = [_atoms(one), *([_bonds(one)] if len(one.pair_values) else []), _columns(_once(shares))]
         notes = [account.notes[0]] if account.share_error is None else []
         notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
-        return "\n\n".join([head, *tables, *notes, f"{one.certificate}"])
+        return "\n\n".join([head, *one.notes, *tables, *notes, f"{one.certificate}"])
 
 
 def line(record: Record, one: MoleculeAttribution) -> str:

@@ -136,6 +136,7 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             "smiles": found.smiles,
             "label": found.label,
             "model": found.model,
+            "notes": list(found.notes),
             "atoms": found.atoms.tolist(),
             "ends": found.ends.tolist(),
             "pairs": found.pair_values.tolist(),
@@ -148,6 +149,8 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
         smiles, mol = read(item.molecule())
         if not isinstance(entry["label"], str) or not isinstance(entry["model"], str):
             raise TypeError(f"got {entry['label']!r} of {entry['model']!r}; expected texts.")
+        if not isinstance(entry["notes"], list) or not all(isinstance(note, str) for note in entry["notes"]):
+            raise TypeError(f"got {entry['notes']!r} as notes; expected texts.")
         ends = [end for pair in entry["ends"] for end in pair]
         if not all(type(end) is int for end in ends):
             raise TypeError("got pairs of something else; expected pairs of numbers of atoms.")
@@ -161,6 +164,7 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             example_of(entry["certificate"]),
             others=dict(zip(entry["others"], _numbers(list(entry["others"].values())), strict=True)),
             model=entry["model"],
+            notes=tuple(entry["notes"]),
         )
 
 

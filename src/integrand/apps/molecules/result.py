@@ -81,6 +81,7 @@ class MoleculeAttribution:
         atom_columns: names of the features of atoms; empty where only sums were kept.
         pair_columns: names of the features of pairs; empty where only sums were kept.
         model: what was explained, in words.
+        notes: what a reader must not miss, such as an element that the network never saw.
     """
 
     smiles: str
@@ -94,6 +95,7 @@ class MoleculeAttribution:
     atom_columns: tuple[str, ...] = ()
     pair_columns: tuple[str, ...] = ()
     model: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         atoms, ends, pairs = (np.asarray(value) for value in (self.atom_features, self.ends, self.pair_features))
@@ -230,7 +232,7 @@ class MoleculeAttribution:
 
         account = self.account()
         given: dict[str, Any] = {"certificates": [self.certificate], "accounts": [account.lines()]}
-        return page(self.drawing(), notes=[" ".join(account.notes)], meta=self.origin, command=command, **given)
+        return page(self.drawing(), notes=[" ".join([*self.notes, *account.notes])], meta=self.origin, command=command, **given)
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
         """Write the result by the suffix of the path: ``.html``, ``.svg``, ``.png``, ``.pdf``, ``.json`` or ``.csv``.
@@ -266,7 +268,8 @@ class MoleculeAttribution:
         said = ", ".join(f"{name} {value:+.3g}" for name, value in parts)
         most = np.argsort(-np.abs(self.per_atom))[:5].tolist()
         strongest = ", ".join(f"{self.name(i)} {self.per_atom[i]:+.3g}" for i in most)
-        return f"{shown(self.smiles)}: {self.label} {number(self.score)}\n{said}; most: {strongest}\n{self.certificate}"
+        heed = "".join(f"\n{note}" for note in self.notes)
+        return f"{shown(self.smiles)}: {self.label} {number(self.score)}{heed}\n{said}; most: {strongest}\n{self.certificate}"
 
     __repr__ = __str__
 
