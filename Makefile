@@ -22,6 +22,7 @@ COVERAGE := 88
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
 	@echo "make test       all that CI runs: lint, types, tests with coverage (JOBS=$(JOBS) processes)"
+	@echo "                pages are tried in Chromium where there is one ($(BIN)/playwright install chromium), else skipped"
 	@echo "make quick      the tests without the slow ones: under a minute"
 	@echo "make durations  measure which tests are slow: writes tests/durations.json"
 	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"
@@ -88,8 +89,14 @@ attack: $(VENV)/.dev-stamp
 # One stamp per extra: .demo-stamp stands for "pip install .[demo] was done with these files as they are". The weights are a
 # distribution of their own, which is installed from the checkout too.
 MODELS := distributions/integrand-models
+
+# What an environment takes on the disk with torch for CPUs; by du, on Linux.
+SIZE_demo := 1.5 GB
+SIZE_bench := 1.5 GB
+SIZE_dev := 2.5 GB
 $(VENV)/.%-stamp: pyproject.toml constraints.txt $(MODELS)/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'
+	@echo "Installing into $(VENV): torch and what integrand[$*] needs. About $(SIZE_$*) on disk (more with CUDA), some minutes, once."
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'
 	@touch $@
 
 .PRECIOUS: $(VENV)/.%-stamp

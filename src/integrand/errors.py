@@ -102,7 +102,13 @@ class TrustError(IntegrandError, RuntimeError):
 
 
 class MissingExtraError(IntegrandError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    Args:
+        package: what is missing.
+        extra: the one extra of this package that brings all that the purpose needs.
+        purpose: what it is needed for, in words that can begin a sentence.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(

@@ -92,12 +92,13 @@ def _takes_nothing(function: Any) -> bool:
     return all(p.default is not empty or p.kind in many for p in parameters)
 
 
-def shipped(name: str, purpose: str) -> Path:
+def shipped(name: str, purpose: str, *, extra: str = "models") -> Path:
     """Where a file of the distribution ``integrand-models`` is installed: weights, a vocabulary, class names or a model card.
 
     Args:
         name: of the file, such as ``retina.safetensors``.
         purpose: what it is needed for, in words that can begin a sentence: ``grading a retina``.
+        extra: the extra of this package that brings all that the purpose needs, the models among it.
 
     Raises:
         MissingExtraError: ``integrand-models`` is not installed.
@@ -106,7 +107,7 @@ def shipped(name: str, purpose: str) -> Path:
     try:
         from integrand_models import path
     except ImportError:
-        raise MissingExtraError("integrand-models", "models", purpose) from None
+        raise MissingExtraError("integrand-models", extra, purpose) from None
     try:
         return path(name)
     except FileNotFoundError:

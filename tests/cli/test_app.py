@@ -7,13 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from integrand.cli import main
+from integrand.cli import EXTRAS, main
 from integrand.cli.app import COMMANDS, CommandEntry, app
 
 COUNT = """
@@ -85,11 +86,19 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "code"), [("typer", "pip install 'integrand[cli]'"), ("a_package_of_the_users_model", "traceback")]
+    ("missing", "typed", "code"),
+    [
+        ("typer", "--help", "pip install 'integrand[cli]'"),
+        ("typer", "image", "pip install 'integrand[images]'"),
+        ("rich", "translate", "pip install 'integrand[models]'"),
+        ("a_package_of_the_users_model", "image", "traceback"),
+    ],
 )
 def test_a_missing_package_is_reported_only_if_it_is_one_of_ours(
-    missing: str, code: str, monkeypatch: pytest.MonkeyPatch
+    missing: str, typed: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.argv", ["integrand", typed])
+
     def fail() -> None:
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
@@ -173,3 +182,39 @@ def test_names_stay_on_one_line_and_are_escaped_once(capsys: pytest.CaptureFixtu
     found = capsys.readouterr()
     assert found.out == "wrote a\\x0ab\\x09c\\x1b[2J\n"
     assert found.err == ("note: two\\x0alines\nstopped; the same command goes on where it was: integrand image 'a\\x0ab'\n")
+
+
+NEEDED = {
+    "image": "integrand-models safetensors pillow matplotlib scikit-image efficientnet_lite_pytorch tqdm",
+    "retina": "integrand-models safetensors pillow matplotlib tqdm",
+    "questions": "integrand-models safetensors tqdm",
+    "rules": "integrand-models safetensors tqdm",
+    "translate": "integrand-models safetensors tokenizers tqdm",
+    "text": "transformers tokenizers safetensors tqdm",
+    "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
+    "axioms": "hypothesis",
+}
+"""The packages that each command imports beside torch and numpy."""
+
+
+def test_one_extra_brings_all_that_a_command_needs() -> None:
+    """Before, translate named text and then models, retina models and then images, and each of them cli."""
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def packages(extra: str) -> set[str]:
+        found = set()
+        for need in extras[extra]:
+            name, bracket, inner = need.partition("[")
+            if name == "integrand" and bracket:
+                found |= set().union(*map(packages, inner.rstrip("]").split(",")))
+            else:
+                found.add(re.split(r"[<>=]", need)[0])
+        return found
+
+    assert {entry.name for entry in COMMANDS} == set(EXTRAS) == set(NEEDED)
+    for command, needed in NEEDED.items():
+        assert {"typer", "rich", *needed.split()} <= packages(EXTRAS[command]), command
+        assert packages(EXTRAS[command]) <= packages("all")
+    assert {"admet-ai", "chemprop"} <= packages("all")
+    assert not {"pytest", "captum", "playwright"} & packages("all")
+    assert {"playwright", "axe-core-python"} <= packages("dev")

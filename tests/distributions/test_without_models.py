@@ -10,11 +10,11 @@ import integrand_models
 import pytest
 
 from integrand.apps.images.class_names import imagenet
-from integrand.cli import main
+from integrand.cli import EXTRAS, main
 from integrand.errors import FileError, MissingExtraError
 from integrand.loading import shipped
 
-REMEDY = "needs the package 'integrand-models', which is not installed. Install it with: pip install 'integrand[models]'"
+REMEDY = "needs the package 'integrand-models', which is not installed. Install it with: pip install 'integrand[%s]'"
 
 
 @pytest.fixture
@@ -48,25 +48,26 @@ def test_an_unknown_file_is_an_error() -> None:
 def test_the_error_names_purpose_package_and_extra() -> None:
     with pytest.raises(MissingExtraError) as error:
         shipped("retina.safetensors", "grading a retina")
-    assert str(error.value) == f"grading a retina {REMEDY}"
+    assert str(error.value) == f"grading a retina {REMEDY % 'models'}"
 
 
 @pytest.mark.usefixtures("uninstalled")
 @pytest.mark.parametrize(
-    ("command", "purpose"),
+    ("command", "purpose", "extra"),
     [
-        (["retina", "PHOTO"], "grading a retina"),
-        (["questions", "how many people live there?"], "classifying questions"),
-        (["questions", "who is it?", "--model", "trec"], "classifying questions"),
-        (["rules", "QUESTIONS"], "classifying questions"),
-        (["translate", "Good morning."], "translating"),
-        (["molecule", "CCO"], "loading a Weave network"),
+        (["retina", "PHOTO"], "grading a retina", "images"),
+        (["questions", "how many people live there?"], "classifying questions", "models"),
+        (["questions", "who is it?", "--model", "trec"], "classifying questions", "models"),
+        (["rules", "QUESTIONS"], "classifying questions", "models"),
+        (["translate", "Good morning."], "translating", "models"),
+        (["molecule", "CCO"], "loading a Weave network", "molecules"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_commands_say_what_to_install(
     command: list[str],
     purpose: str,
+    extra: str,
     photo: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -78,7 +79,8 @@ def test_commands_say_what_to_install(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err.strip() == f"integrand: {purpose} {REMEDY}"
+    assert capsys.readouterr().err.strip() == f"integrand: {purpose} {REMEDY % extra}"
+    assert EXTRAS[command[0]] == extra
 
 
 @pytest.mark.usefixtures("uninstalled")
@@ -90,7 +92,7 @@ def test_an_image_network_works_by_class_number_and_says_why() -> None:
     assert network.classes is None
     assert network.label(281) == "class 281"
     assert network.find("281") == 281
-    assert any(note.startswith(f"naming ImageNet's classes {REMEDY}") for note in network.notes)
+    assert any(note.startswith(f"naming ImageNet's classes {REMEDY % 'images'}") for note in network.notes)
     named = networks.load("efficientnet-lite0", classes=[f"kind {i}" for i in range(1000)])
     assert named.label(281) == "kind 281"
     assert not any("integrand-models" in note for note in named.notes)

@@ -9,6 +9,18 @@ from ..errors import IntegrandError, MissingExtraError
 
 __all__ = ["main"]
 
+EXTRAS = {
+    "image": "images",
+    "retina": "images",
+    "questions": "models",
+    "rules": "models",
+    "translate": "models",
+    "text": "text",
+    "molecule": "molecules",
+    "axioms": "axioms",
+}
+"""The extra that brings all that a command needs, the command line among it."""
+
 
 def main() -> None:
     """Run the ``integrand`` command."""
@@ -28,7 +40,8 @@ def main() -> None:
         package = error.name or ""
         if package.partition(".")[0] not in {"typer", "rich", "click"}:
             raise
-        sys.exit(str(MissingExtraError(package, "cli", "the command line")))
+        asked = next((extra for word, extra in EXTRAS.items() if word in sys.argv[1:2]), "cli")
+        sys.exit(str(MissingExtraError(package, asked, "the command line")))
     except KeyboardInterrupt:
         print("integrand: stopped", file=sys.stderr)
         sys.exit(130)

@@ -30,7 +30,7 @@ def imagenet() -> tuple[str, ...]:
     Raises:
         MissingExtraError: the names are WordNet's, in the distribution ``integrand-models``, and that is not installed.
     """
-    return _parse(shipped("imagenet.txt", "naming ImageNet's classes").read_text(encoding="utf-8"))
+    return _parse(shipped("imagenet.txt", "naming ImageNet's classes", extra="images").read_text(encoding="utf-8"))
 
 
 def imagenet_if_installed() -> tuple[str, ...] | None:

@@ -182,7 +182,7 @@ def load_weave(name: WeaveName = "weave-w2n2", device: torch.device | str | None
     """
     if name not in NAMES:
         raise OptionError(f"got the network {name!r}; expected one of {', '.join(NAMES)}.")
-    path = shipped(f"{name}.safetensors", "loading a Weave network")
+    path = shipped(f"{name}.safetensors", "loading a Weave network", extra="molecules")
     return read_weave(path).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -228,7 +228,7 @@ class Grader:
 
 def load(device: torch.device | str | None = None) -> Grader:
     """Load the grader onto a device, by default a GPU where torch finds one."""
-    weights = shipped(WEIGHTS, "grading a retina")
+    weights = shipped(WEIGHTS, "grading a retina", extra="images")
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     network = efficientnet_lite0(str(weights)).module
     assert isinstance(network, nn.Module)

@@ -231,7 +231,7 @@ class Translator:
 def load(device: torch.device | str | None = None) -> Translator:
     """Load the translator onto a device, by default a GPU where torch finds one."""
     if importlib.util.find_spec("safetensors") is None:
-        raise MissingExtraError("safetensors", "text", "translating")
+        raise MissingExtraError("safetensors", "models", "translating")
     pieces, network = load_pieces(), load_network().requires_grad_(False)
     pieces.encode_special_tokens = True  # "</s>" in a text is no marker
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -177,7 +177,7 @@ def load_pieces(path: str | PathLike[str] | None = None) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise MissingExtraError("tokenizers", "text", "translating") from None
+        raise MissingExtraError("tokenizers", "models", "translating") from None
     path = shipped(PIECES, "translating") if path is None else path
     if not Path(path).exists():
         raise FileError(f"there is no file {str(path)!r}. Give the vocabulary that belongs to the weights.")
