@@ -22,7 +22,7 @@ COVERAGE := 88
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
 	@echo "make test       all that CI runs: lint, types, tests with coverage (JOBS=$(JOBS) processes)"
-	@echo "                pages are tried in Chromium where there is one ($(BIN)/playwright install chromium), else skipped"
+	@echo "                what opens pages in a browser is skipped where there is no chromium or google-chrome"
 	@echo "make quick      the tests without the slow ones: under a minute"
 	@echo "make durations  measure which tests are slow: writes tests/durations.json"
 	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"

@@ -62,7 +62,9 @@ class TrainingRange:
 
     def notes(self, mol: Mol) -> tuple[str, ...]:
         """What of a molecule training molecules never or hardly ever had, in words; nothing where all of it is usual."""
-        never, hardly, said = [], [], set()
+        never: list[str] = []
+        hardly: list[str] = []
+        said: set[str] = set()
         for kind, name in sorted(traits(mol), key=lambda one: (list(KINDS).index(one[0]), one[1])):
             if kind in ("ion", "valence") and _element(name) in said:  # an unknown element says it all
                 continue

@@ -188,8 +188,8 @@ class Rules:
     def numbers(self) -> dict[str, Any]:
         """The rules and settings as a dictionary for JSON."""
         head = {"questions": self.questions, "accuracy": self.accuracy, "converged": self.converged, "error": self.error}
-        head |= {"apart": list(self.apart)}
-        return head | {"settings": dict(self.settings), "rules": [dict(vars(rule)) for rule in self.rules]}
+        rest = {"apart": list(self.apart), "settings": dict(self.settings)}
+        return head | rest | {"rules": [dict(vars(rule)) for rule in self.rules]}
 
     def page(self, *, title: str = "What triggers which class", command: str | None = None) -> str:
         """The rules as one self-contained HTML page."""
