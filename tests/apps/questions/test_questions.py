@@ -280,7 +280,7 @@ STRANGE = {
     "сколько людей живёт в Москве?": "knows none of these words: its answer means nothing",
     "???": "There is no word in this",
     "Wer hat das Rennen gewonnen?": "does not know “Wer”.*of 5 words: its answer may mean nothing",
-    "how many 🎉 did he win?": "does not know “🎉”, and reads it as every unknown word",
+    "how many 🎉 did he win?": "does not know “🎉”, and takes it for any unknown word",
     "largest u-boat casualty": "Not one of the usual words of a question",
 }
 

@@ -203,9 +203,7 @@ class Classifier:
         if len(words) > 2 and not any(word.lower() in self._common for word in words):
             return (f"Not one of the usual words of a question is in this: the answer may mean nothing. {asks}",)
         strange = [word for word in unknown if _foreign(word)]
-        return (
-            (f"The network does not know {_named(strange)}, and reads it as it reads every unknown word.",) if strange else ()
-        )
+        return (f"The network does not know {_named(strange)}, and takes it for any unknown word.",) if strange else ()
 
     @cached_property
     def _common(self) -> frozenset[str]:
