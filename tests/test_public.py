@@ -30,6 +30,7 @@ NAMES = {
     "axioms",
     "baselines",
     "compare",
+    "compare_models",
     "errors",
     "integrated_gradients",
     "integrated_hessians",

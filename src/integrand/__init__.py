@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import analysis, axioms, baselines, errors, methods, paths, quadrature, text
-    from .analysis import compare, integrated_hessians
+    from .analysis import compare, compare_models, integrated_hessians
     from .api import integrated_gradients, path_attribution
     from .attribution import Attribution
     from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status
@@ -40,6 +40,7 @@ __all__ = [
     "axioms",
     "baselines",
     "compare",
+    "compare_models",
     "errors",
     "integrated_gradients",
     "integrated_hessians",
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "analysis": ("compare", "integrated_hessians"),
+    "analysis": ("compare", "compare_models", "integrated_hessians"),
     "api": ("integrated_gradients", "path_attribution"),
     "attribution": ("Attribution",),
     "certificate": ("Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status"),

@@ -1,6 +1,7 @@
 """Analyses built on attributions: methods compared, baselines diagnosed, interactions between features.
 
-Results here draw themselves. :func:`compare` sets methods side by side, :func:`diagnose` says whether a baseline is neutral,
+Results here draw themselves.
+:func:`compare` sets methods side by side, :func:`compare_models` models, :func:`diagnose` says whether a baseline is neutral,
 :func:`integrated_hessians` finds which features act together.
 """
 
@@ -10,6 +11,7 @@ from .diagnosis_result import Diagnosis
 from .hessians import integrated_hessians
 from .interaction_result import InteractionCertificate, Interactions, Pair
 from .method_comparison import DEFAULTS, Settings, compare
+from .model_comparison import ModelAgreement, ModelAnswer, ModelComparison, ModelDifference, compare_models
 
 __all__ = [
     "DEFAULTS",
@@ -18,9 +20,14 @@ __all__ = [
     "Diagnosis",
     "InteractionCertificate",
     "Interactions",
+    "ModelAgreement",
+    "ModelAnswer",
+    "ModelComparison",
+    "ModelDifference",
     "Pair",
     "Settings",
     "compare",
+    "compare_models",
     "diagnose",
     "integrated_hessians",
 ]

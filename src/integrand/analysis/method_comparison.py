@@ -86,7 +86,7 @@ def compare(
         ModelError: no method could explain the model; the message holds what each of them said.
     """
     chosen = _named(methods)
-    baseline = _same_draws(baseline, settings.get("draws", 20))
+    baseline = same_draws(baseline, settings.get("draws", 20))
     with open_problem(model, x, baseline, target=target, score=score, groups=groups, **settings) as problem:
         words = problem.function.scorer.words  # and the model has been run once, so that the first method is not the cold one
     found: dict[str, Attribution] = {}
@@ -98,7 +98,7 @@ def compare(
         try:
             with _saying_once(said):
                 result = method(model, x, baseline, target=target, score=score, groups=groups, progress=progress, **settings)
-            _check_shape(result, found)
+            check_shape(result, found)
         except Warning:  # the user turned warnings into errors, and means it
             raise
         except Exception as error:
@@ -211,7 +211,7 @@ def _changed_settings(method: Any) -> str:
     return ", ".join(parts)
 
 
-def _same_draws(baseline: Baseline, draws: int) -> Baseline:
+def same_draws(baseline: Baseline, draws: int) -> Baseline:
     """A function that draws baselines replaced by what it drew, the same for every method."""
     if not callable(baseline) or isinstance(baseline, Tensor):
         return baseline
@@ -220,7 +220,7 @@ def _same_draws(baseline: Baseline, draws: int) -> Baseline:
         return [baseline() for _ in range(draws)]
 
 
-def _check_shape(result: Attribution, found: Mapping[str, Attribution]) -> None:
+def check_shape(result: Attribution, found: Mapping[str, Attribution]) -> None:
     """Refuse an attribution of other shapes than those found before: the two cannot be set side by side."""
     for name, other in found.items():
         shapes = [[tuple(leaf.shape) for leaf in flatten(one.values, what="values")[1]] for one in (result, other)]

@@ -5,6 +5,7 @@ network answered, the integrated gradients of that answer with their certificate
 separates the answer from the runner-up. It draws itself, and saves itself as a picture, a page or numbers.
 """
 
+from .model_pair import compare
 from .result import (
     BASELINES,
     DRAWS,
@@ -34,5 +35,6 @@ __all__ = [
     "Rival",
     "ScoreName",
     "check",
+    "compare",
     "explain",
 ]

@@ -198,7 +198,7 @@ def explain(
     check(network, target=target, baseline=baseline, path=path)
     photo = as_photo(photo)
     x = network.preprocess(photo.pixels).to(network.device)
-    answers, score = _answers(network, x, score)
+    answers, score = answers_of(network, x, score)
     index = answers[0].index if target is None else network.find(str(target))
     answer = next(one for one in answers if one.index == index)
     other = next((one for one in answers if one.index != index), None) if rival else None
@@ -206,7 +206,7 @@ def explain(
         words, start = "the photo, blurred", cast(Tensor, paths.Blur(x).start())
     else:
         words = baseline or "black" if not isinstance(baseline, Tensor) else "a tensor"
-        start = _baseline("black" if baseline is None else baseline, x, network)
+        start = start_of("black" if baseline is None else baseline, x, network)
     case = PhotoCase(photo, network, x, answers, answer, score, words, start, path)
     return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
@@ -277,7 +277,7 @@ class PhotoCase:
         )
 
 
-def _answers(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
+def answers_of(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
     """The network's answers, most probable first, and the scale to explain them on."""
     with undisturbed(network.module):
         output = main_tensor(network.module(x.detach().clone().requires_grad_()))
@@ -299,7 +299,7 @@ def _difference(index: int, other: int) -> Callable[[Any], Tensor]:
     return apart
 
 
-def _baseline(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> Tensor:
+def start_of(baseline: BaselineName | Tensor, x: Tensor, network: Network) -> Tensor:
     """The baseline, (1, 3, H, W), or several to average over, (number, 1, 3, H, W)."""
     if isinstance(baseline, Tensor):
         return baseline.to(x)
