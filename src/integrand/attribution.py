@@ -153,13 +153,26 @@ class Attribution:
 
         return figure(self, **options)
 
+    @property
+    def sentence(self) -> str:
+        """What was found, in one line: the score, what mattered most, and how good the numbers are."""
+        from .render import attribution_sentence
+
+        return attribution_sentence(self)
+
     def __repr__(self) -> str:
-        return str(self.certificate)
+        from .render import attribution_lines
+
+        return attribution_lines(self)
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.certificate}"
 
     def _repr_html_(self) -> str:
+        from .render import attribution_view
         from .render.certificate_text import certificate_table
 
-        return certificate_table(self.certificate)
+        return attribution_view(self, certificate_table(self.certificate))
 
 
 def group_sums(leaves: Leaves, labels: Leaves, *, batched: bool) -> Tensor:

@@ -277,6 +277,11 @@ class Certificate:
         """The axioms that the method does not promise to keep."""
         return tuple(promise.axiom for promise in self.promises if not promise.kept)
 
+    def __repr__(self) -> str:
+        missed = sum(not example.converged for example in self.examples)
+        said = f"{missed} NOT converged" if missed else "all converged"
+        return f"Certificate({len(self.examples)} example(s), {said}, error at most {percent(self.error)})"
+
     def __str__(self) -> str:
         if not self.examples:
             lines = ["no examples: nothing is known"]

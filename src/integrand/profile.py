@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .arrays import Floats, Ints
+from .words import short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +41,8 @@ class Profile:
     score: Floats
     slope: Floats
     mass: Floats
+
+    __repr__ = short_repr
 
     def __len__(self) -> int:
         return len(self.t)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -32,6 +33,47 @@ def _escaped(found: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # how Python spells a byte that is no UTF-8
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text cut to at most so many characters, with an ellipsis where it is cut.
+
+    >>> shortened("a long name of a network", 12), shortened("lite0", 12)
+    ('a long name…', 'lite0')
+    """
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def short_repr(value: object, most: int = 400) -> str:
+    """A short text for any result, to be its ``__repr__``: its sentence, the first lines of its own text, or its fields.
+
+    Args:
+        value: a dataclass; arrays and tensors in it are told by their shapes, and what holds many things by how many.
+        most: the most characters.
+    """
+    said = getattr(value, "sentence", None)
+    if isinstance(said, str):
+        return shortened(shown(said), most)
+    if type(value).__str__ is not object.__str__:
+        text = str(value)
+        lines = text.splitlines() or [""]
+        kept = "\n".join(shortened(line, 120) for line in lines[:4])
+        return shortened(kept, most - 2) + ("\n…" if len(lines) > 4 else "")
+    parts = [f"{field.name}={_told(getattr(value, field.name, None))}" for field in dataclasses.fields(value)]  # type: ignore[arg-type]
+    return shortened(f"{type(value).__name__}({', '.join(parts)})", most)
+
+
+def _told(value: Any) -> str:
+    """The value of a field in a few words."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{type(value).__name__}{tuple(value.shape)}"
+    if isinstance(value, (str, bytes)):
+        return shortened(repr(value), 60)
+    if isinstance(value, (tuple, list, dict, set, frozenset)):
+        return shortened(repr(value), 60) if len(value) < 4 and not dataclasses.is_dataclass(value) else f"<{len(value)}>"
+    if dataclasses.is_dataclass(value) or callable(value):
+        return f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return shortened(shown(repr(value)), 60)
 
 
 def first_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from ..attribution import Attribution
 from ..errors import MissingExtraError
 from ..files import write, write_text
 from ..trees import flat, flatten
-from ..words import finite, number, percent, seconds, share_of
+from ..words import finite, number, percent, seconds, share_of, short_repr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -180,11 +180,23 @@ class Comparison:
         stack = np.stack([np.abs(row) for row in rows] if magnitudes else rows, 1)
         return np.stack([rank_correlations(example) for example in stack])
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """How many methods add up to the change of the score, and which are most alike, in one line."""
+        off = [name for name in self.names if float(np.max(self.relative_gaps[name])) > 0.05]
+        sums = "the sums of all are within 5% of the change" if not off else f"the sums of {len(off)} miss more than 5% of it"
+        found = np.where(np.eye(len(self.names), dtype=bool), np.nan, self.mean_correlations())
+        alike = ""
+        if not np.isnan(found).all():
+            i, j = np.unravel_index(np.nanargmax(found), found.shape)
+            alike = f"; most alike: {self.names[i]} and {self.names[j]} (rank correlation {found[i, j]:.2f})"
+        failed = f"; {len(self.failures)} gave nothing" if self.failures else ""
+        return f"{len(self.names)} method{'s' * (len(self.names) != 1)} on {explained(self)}: {sums}{alike}{failed}"
 
+    def __str__(self) -> str:
         return comparison_text(self)
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
         from .comparison_report import fragment

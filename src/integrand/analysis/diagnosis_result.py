@@ -16,7 +16,7 @@ from ..certificate import ExampleCertificate
 from ..errors import MissingExtraError
 from ..files import write
 from ..trees import Tensors
-from ..words import finite, percent, share_of
+from ..words import finite, percent, share_of, short_repr
 from .comparison_result import aligned
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class DiagnosisRow:
     signal: float
     agreement: float
     attribution: Attribution
+
+    __repr__ = short_repr
 
     @property
     def certificate(self) -> ExampleCertificate:
@@ -177,11 +179,17 @@ class Diagnosis:
         chance = "" if math.isnan(self.chance) else f", p(x) = {plain(self.probability, '.3g')}, chance {self.chance:.2g}"
         return f"{self.target}; F(x) = {self.score:.4g}{chance}"
 
+    @property
+    def sentence(self) -> str:
+        """Which baseline to take, and why, in one line."""
+        why = (self.advice.splitlines() or [""])[0]
+        return f"Take {self.recommended} as the baseline for {self.target}: {why}"
+
     def __str__(self) -> str:
         lines = [self.question(), *aligned(self.table(), left=(0, 4, 11)), "* recommended", "", self.advice]
         return "\n".join(lines + [f"{name} could not be used: {message}" for name, message in self.failures.items()])
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
         from .diagnosis_report import fragment

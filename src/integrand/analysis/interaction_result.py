@@ -18,7 +18,7 @@ from ..certificate import Status
 from ..errors import MissingExtraError, OptionError
 from ..files import write
 from ..trees import Tensors, flat, flatten
-from ..words import finite, number, percent
+from ..words import finite, number, percent, short_repr
 from .interaction_rows import Index, index_of
 
 if TYPE_CHECKING:
@@ -257,7 +257,27 @@ class Interactions:
             raise OptionError(f"got example={example!r}; expected 0 to {count - 1}.")
         return _array(self._flat()[example])
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The strongest pair of features, and how good the numbers are, in one line."""
+        good = f"numbers good to {percent(self.error)}" if self.converged else f"NOT converged: error {percent(self.error)}"
+        count = f"{len(self.certificate)} examples, " if len(self.certificate) != 1 else ""
+        strongest = self.pairs(1) if self.certificate else []
+        found = "".join(f"; strongest: {one.first} with {one.second} ({one.value:+.3g})" for one in strongest)
+        return f"{count}interactions of {len(self.rows)} with {sum(map(math.prod, self.shapes)):,} features{found}; {good}"
+
+    __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        from ..render.notebook import table, view
+
+        if not self.certificate:
+            return view(self.sentence)
+        rows = [(str(one.first), str(one.second), f"{one.value:+.4g}") for one in self.pairs(8)]
+        note = "of the first example" if len(self.certificate) > 1 else ""
+        return view(self.sentence, table(("feature", "with", f"interaction {note}".rstrip()), rows, left=2))
+
+    def __str__(self) -> str:
         if len(self.certificate) == 1:
             return str(self.certificate[0])
         width = len(str(len(self.certificate) - 1))

@@ -31,7 +31,7 @@ from ..memory import out_of_memory
 from ..render.scene import FeatureNames, arrays_of
 from ..trees import Tensors, flat, flatten
 from ..version import version_of
-from ..words import cell, cells, finite, first_line, number, percent, shown
+from ..words import cell, cells, finite, first_line, number, percent, short_repr, shown
 from .comparison_result import rank_correlations
 from .method_comparison import check_shape, same_draws
 
@@ -74,6 +74,8 @@ class ModelAgreement:
     rank_correlation: Floats
     same_sign: Floats
     cosine: Floats
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -535,7 +537,9 @@ def _targets(target: Any, named: Mapping[str, Any]) -> dict[str, Any]:
     return dict(target)
 
 
-def _looked_at(named: Mapping[str, Any], x: Tensors, targets: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, _FirstLook]:
+def _looked_at(
+    named: Mapping[str, Any], x: Tensors, targets: Mapping[str, Any], call: Mapping[str, Any]
+) -> dict[str, _FirstLook]:
     """Run each model once at the input; without a target, the top class of the first is the target of all."""
     looks: dict[str, _FirstLook] = {}
     first: Any = None

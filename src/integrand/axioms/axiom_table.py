@@ -29,6 +29,7 @@ from ..render.escaping import escape
 from ..render.html import POLICY, STYLE
 from ..trees import Tensors
 from ..version import version_of
+from ..words import short_repr
 from .checking import MODULES, CheckLimits, Model, OwnModelQuestion, check, check_examples, own_examples
 from .verdict import Verdict
 
@@ -131,6 +132,8 @@ class Table:
     def refuted(self) -> tuple[Verdict, ...]:
         """The verdicts in which a counter-example breaks what the method promises."""
         return tuple(verdict for row in self.verdicts for verdict in row if verdict.refuted)
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         """The table as text, and the counter-examples below it."""

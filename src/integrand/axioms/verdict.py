@@ -12,6 +12,7 @@ from typing import Any
 from ..certificate import Promise
 from ..methods.method import Method
 from ..render.escaping import escape
+from ..words import short_repr
 from .evidence import AxiomCase, listed
 from .formula import FormulaNetwork
 
@@ -116,6 +117,8 @@ class Counterexample:
     gap: float
     allowed: float
     code: str
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         lines = [f"{name} = {net}" if name != "sum" else f"their sum = {net}" for name, net in self.networks]
@@ -222,6 +225,8 @@ class Verdict:
         more = [f"{_cases(self.undecided)} undecided: the error is unknown or too large"] if self.undecided else []
         more += [f"{_cases(self.refused)} refused by the method"] if self.refused else []
         return "; ".join([said, *more, *([self.note] if self.note else [])]) + "."
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         lines = [f"{self.axiom}: {self.rule}", self.sentence]

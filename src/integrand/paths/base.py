@@ -17,6 +17,7 @@ from ..arrays import Floats, Ints
 from ..certificate import Promise, promised
 from ..errors import InputError, OptionError, quiet
 from ..trees import Leaves, Tensors, Tree, flat, flatten, unflat
+from ..words import short_repr
 
 At = Callable[[Tensor, Tensor], tuple[Leaves, Leaves]]
 """From times (N,) and rows (N,), row i asking for example ``rows[i]`` at ``t[i]``, to points and velocities (N, ...)."""
@@ -96,6 +97,8 @@ class Straight:
     baseline: Tensors
     x: Tensors
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         same_shape("baseline", *flatten(self.baseline, what="baseline"), *flatten(self.x, what="x"))
 
@@ -150,6 +153,8 @@ class Polyline:
 
     points: Sequence[Tensors]
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         if len(self.points) < 2:
             raise InputError(f"a polyline got {len(self.points)} point(s); expected at least two, the baseline and the input.")
@@ -188,6 +193,8 @@ class Curve:
     function: Callable[[Tensor], Tensors]
     velocity: Callable[[Tensor], Tensors] | None = None
     knots: Sequence[float] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         inside = all(0 < k < 1 for k in self.knots)
@@ -246,6 +253,8 @@ class Average:
 
     paths: Sequence[Any]
     weights: Sequence[float] | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not self.paths:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..certificate import Promise, promised
 from ..errors import InputError, OptionError
 from ..trees import Leaves, Tensors, Tree, flatten
+from ..words import short_repr
 from .base import Piece, batch_of, wide
 
 SHARE = 50 / 224
@@ -47,6 +48,8 @@ class Blur:
     x: Tensors
     sigma: float | None = None
     dims: Sequence[int] = (-2, -1)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_blur(self.sigma, self.dims)

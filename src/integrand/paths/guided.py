@@ -12,6 +12,7 @@ from torch import Tensor
 from ..certificate import Promise, promised
 from ..errors import OptionError
 from ..trees import Leaves, Tensors, flat, flatten, unflat
+from ..words import short_repr
 from .base import Polyline, batch_of, same_shape, wide
 
 Gradient = Callable[[Leaves], Leaves]
@@ -56,6 +57,8 @@ class Guided:
     steps: int = 2
     fraction: float = 0.1
     anchors: int = 7
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         same_shape("baseline", *flatten(self.baseline, what="baseline"), *flatten(self.x, what="x"))

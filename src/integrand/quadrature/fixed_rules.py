@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import OptionError
+from ..words import short_repr
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,8 @@ class Rule:
     nodes: Array
     weights: Array
     embedded: Array | None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for part in ("nodes", "weights", "embedded"):

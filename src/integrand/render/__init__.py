@@ -1,4 +1,4 @@
-"""Pictures and reports of attributions: :func:`figure`, :func:`report` and :func:`certificate_table`."""
+"""Pictures and reports of attributions (:func:`figure`, :func:`report`), and what a result says of itself in a line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ..errors import MissingExtraError
 from .certificate_text import certificate_table, promises
 from .html import page
 from .image.views import View
+from .notebook import attribution_lines, attribution_sentence, attribution_view
 from .scene import Others, PictureOptions, compose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["certificate_table", "figure", "report"]
+__all__ = ["attribution_lines", "attribution_sentence", "attribution_view", "certificate_table", "figure", "report"]
 
 
 def figure(

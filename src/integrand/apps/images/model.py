@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...errors import IntegrandError, MissingExtraError, ModelError, OptionError
 from ...functions.target import main_tensor
 from ...loading import is_path
-from ...words import first_line, shown
+from ...words import first_line, short_repr, shown
 from . import class_names, sources
 from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
@@ -46,6 +46,8 @@ class Network:
     source: str
     notes: tuple[str, ...] = ()
     outputs: int | None = None
+
+    __repr__ = short_repr
 
     def label(self, index: int) -> str:
         """The short name of a class, or ``class 281`` where names are not known."""

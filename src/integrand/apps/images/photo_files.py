@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import FileError, InputError, MissingExtraError, quiet
 from ...files import read_bytes
-from ...words import shown
+from ...words import short_repr, shown
 from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of, orientation_of_xmp
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Photo:
     name: str
     notes: tuple[str, ...] = ()
     digest: str = field(default="", kw_only=True)
+
+    __repr__ = short_repr
 
 
 def read(path: str | PathLike[str]) -> Photo:

@@ -30,7 +30,7 @@ from ...functions.model_state import undisturbed
 from ...functions.probabilities import adds_up_to_one, squashed
 from ...functions.target import main_tensor
 from ...methods.gradients import GradientTimesInput
-from ...words import shown
+from ...words import short_repr, shown
 from .model import Network
 from .photo_files import Photo, as_photo, read
 
@@ -74,6 +74,8 @@ class Rival:
 
     answer: Answer
     result: Attribution
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,18 @@ class Explanation:
         """The network's answer in words."""
         return self.headline or self.answer.label
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
         explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
         return f"{shown(self.photo.name)}: {self.title}{explained}\n{self.result}"
+
+    def _repr_html_(self) -> str:
+        from ...render.notebook import photo_view
+
+        said = getattr(self, "sentence", f"{self.photo.name}: {self.title}")
+        return photo_view(said, self.shown, self.result, self.title)
 
     def figure(self, **options: Any) -> Any:
         """The photo and its attributions drawn with matplotlib; options as in :func:`integrand.render.figure`."""
@@ -247,6 +257,8 @@ class PhotoCase:
     baseline: str
     starts: Tensor
     path: str = "straight"
+
+    __repr__ = short_repr
 
     def explained(self, other: Answer | None = None, **options: Any) -> Explanation:
         """Attribute the answer, and what separates it from another answer.

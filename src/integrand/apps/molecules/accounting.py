@@ -20,7 +20,8 @@ import numpy as np
 
 from ...errors import InputError, MissingExtraError, OptionError
 from ...files import text_file, write_text
-from ...words import cells, percent
+from ...render.notebook import text_table
+from ...words import cells, percent, short_repr
 from .result import Floats, MoleculeAttribution
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ class Account:
         head = {"smiles": self.smiles, "label": self.label, "change": self.change, "share_error": self.share_error}
         parts = {name: [vars(p) | {"atoms": list(p.atoms)} for p in parts] for name, parts in self.sections.items()}
         return head | {"notes": list(self.notes), "absent": list(self.absent), "sections": parts}
+
+    __repr__ = short_repr
+    _repr_html_ = text_table
 
     def __str__(self) -> str:
         wide = max(len(part.name) for parts in self.sections.values() for part in parts)
@@ -239,6 +243,9 @@ class Substructures:
         else:
             raise OptionError(f"got the ending {where.suffix!r}; expected .json, .csv or .txt.")
         return where
+
+    __repr__ = short_repr
+    _repr_html_ = text_table
 
     def __str__(self) -> str:
         wide = max((len(one.name) for one in self.found), default=5)

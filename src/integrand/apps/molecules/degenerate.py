@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import InputError, OptionError
-from ...words import shown
+from ...render.notebook import text_table
+from ...words import short_repr, shown
 from .result import Floats, MoleculeAttribution, MoleculeModel
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Alike:
     value: float
     surroundings: tuple[str, ...]
     pairs_too: bool
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         places: dict[str, list[str]] = {}
@@ -110,6 +113,9 @@ class Degenerate:
         head |= {"affected_molecules": self.affected_molecules, "affected_atoms": self.affected_atoms}
         rows = [row | {"atoms": list(row["atoms"]), "surroundings": list(row["surroundings"])} for row in self.rows()]
         return head | {"remedy": self.remedy, "found": rows}
+
+    __repr__ = short_repr
+    _repr_html_ = text_table
 
     def __str__(self) -> str:
         how = f"identical to {self.rtol:g}, while what is within {self.radius} bonds of them differs"

@@ -20,6 +20,7 @@ from ...engine import warn_if_missed
 from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError, quiet
 from ...functions.model_state import undisturbed
 from ...functions.target import Score
+from ...render.notebook import ResultList
 from ...trees import flatten
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, graph, listed, read
 from .result import Floats, MoleculeAttribution, MoleculeModel
@@ -173,7 +174,7 @@ class GraphModel:
                 found[i] = self._result(*drawn[i], values, output, columns)
             if progress is not None:
                 progress(len(found), len(graphs))
-        results = [found[i] for i in range(len(graphs))]
+        results = ResultList(found[i] for i in range(len(graphs)))
         warn_if_missed(Certificate(tuple(one.certificate for one in results)))
         return results
 

@@ -18,7 +18,7 @@ from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
 from ...files import write_text
 from ...functions.target import Score
-from ...words import number, shown
+from ...words import number, short_repr, shown
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -271,9 +271,10 @@ class MoleculeAttribution:
         heed = "".join(f"\n{note}" for note in self.notes)
         return f"{shown(self.smiles)}: {self.label} {number(self.score)}{heed}\n{said}; most: {strongest}\n{self.certificate}"
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
         from ...render.molecule import svg
+        from ...render.notebook import said_first
 
-        return svg(self.drawing())
+        return said_first(self, svg(self.drawing()), self.certificate)

@@ -21,6 +21,7 @@ from ...attribution import Attribution
 from ...errors import InputError, OptionError, TargetError
 from ...functions.target import Score
 from ...loading import shipped
+from ...render.notebook import ResultList
 from ...schema import parsed
 from ...tensor_files import read_safetensors
 from ...words import first_line, shown
@@ -182,7 +183,7 @@ class Classifier:
                 chance = answers[i].probabilities[label]
                 named = replace(certificate, target=f"{label} ({score})")
                 found[i] = WordAttribution.of(asked[i], words[i], values, label, chance, named)
-        return [replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked))]
+        return ResultList(replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked)))
 
     def notes(self, text: str) -> tuple[str, ...]:
         """What in a question the network never saw, so that its answer may mean nothing; nothing for usual questions.

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...certificate import ExampleCertificate
+from ...render.notebook import said_first
 from ...render.text.tokens import Tokens
+from ...words import short_repr
 
 if TYPE_CHECKING:
     from .model import Word
@@ -86,8 +88,10 @@ class WordAttribution:
             notes=self.notes,
         )
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         return str(self.tokens)
 
     def _repr_html_(self) -> str:
-        return self.tokens._repr_html_()
+        return said_first(self, self.tokens._repr_html_())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...errors import InputError, OptionError
 from ...files import write, write_text
+from ...words import short_repr
 
 if TYPE_CHECKING:
     from .result import WordAttribution
@@ -206,6 +207,8 @@ class Rules:
         if where.suffix.lower() not in (".html", ".json"):
             raise OptionError(f"got the ending {where.suffix!r}; expected .html, .json or .txt")
         return write(where, options, picture=lambda **_: None, numbers=self.numbers, report=self.page)
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         from .page import table

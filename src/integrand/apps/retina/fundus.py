@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import MissingExtraError, OptionError
+from ...words import short_repr
 from ..images.photo_files import Photo, as_photo
 
 Pixels = NDArray[np.uint8]
@@ -44,6 +45,8 @@ class Eye:
     photo: Photo
     inside: NDArray[np.bool_]
     fundus: bool
+
+    __repr__ = short_repr
 
     @property
     def notes(self) -> tuple[str, ...]:

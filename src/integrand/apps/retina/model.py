@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...loading import shipped
+from ...render.notebook import text_table
+from ...words import short_repr
 from ..images.model import Network
 from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
@@ -125,6 +127,9 @@ class Grade:
         For grade 0 it is that for any retinopathy: what speaks for it, and what against.
         """
         return max(1, self.grade)
+
+    __repr__ = short_repr
+    _repr_html_ = text_table
 
     def __str__(self) -> str:
         lines = [f"grade {self.grade} of 4: {self.words}; probability of moderate or worse (referable): {self.at_least[1]:.0%}"]

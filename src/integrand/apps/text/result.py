@@ -17,9 +17,11 @@ from ...certificate import Certificate, ExampleCertificate
 from ...errors import OptionError
 from ...files import write
 from ...render import text as pictures
+from ...render.notebook import said_first
 from ...render.text import alignment_grid
 from ...render.text.alignment_grid import Block, Grid
 from ...render.text.tokens import Tokens, is_letter
+from ...words import short_repr
 from .encoding import Pieces, trimmed
 
 if TYPE_CHECKING:
@@ -136,10 +138,10 @@ class Explained:
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
-        return pictures.fragment(self.line)
+        return said_first(self, pictures.fragment(self.line))
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,10 +208,11 @@ class Explanations(Sequence[Explained]):
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
-        return pictures.fragment(self.lines)
+        more = f"<p>… {len(self) - 10} more</p>" if len(self) > 10 else ""
+        return said_first(self, pictures.fragment(self.lines[:10]) + more)
 
 
 @dataclass(frozen=True, repr=False)
@@ -409,10 +412,10 @@ class Generated:
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
-        return alignment_grid.fragment(self.grid())
+        return said_first(self, alignment_grid.fragment(self.grid()))
 
 
 def word_groups(line: Tokens) -> list[int | None]:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from ...certificate import Certificate
 from ...files import write
+from ...render.notebook import said_first
 from ...render.text import alignment_grid
 from ...render.text.alignment_grid import Grid
 from ...render.text.tokens import Tokens
-from ...words import shown
+from ...words import short_repr, shown
 from ..text.result import Generated
 
 if TYPE_CHECKING:
@@ -148,10 +149,10 @@ class Alignment:
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
 
-    __repr__ = __str__
+    __repr__ = short_repr
 
     def _repr_html_(self) -> str:
-        return alignment_grid.fragment(self.grid)
+        return said_first(self, alignment_grid.fragment(self.grid))
 
 
 def _named(names: Sequence[str], values: NDArray[np.float64]) -> list[dict[str, Any]]:

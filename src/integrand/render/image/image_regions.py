@@ -12,7 +12,7 @@ from ...attribution import Attribution
 from ...errors import InputError, MissingExtraError, OptionError
 from ...superpixels import grid, slic
 from ...trees import flatten
-from ...words import number, percent
+from ...words import number, percent, short_repr
 from .pixels import Array, grown, laid, onto, smoothed
 
 _ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
@@ -84,6 +84,8 @@ class Regions:
         if unknown:
             return f"{len(self)} regions, {unknown} of them unknown"
         return f"{len(self)} {'rectangles' if self.kind == 'rectangles' else 'regions'} add up to {number(self.total, 3)}"
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         width = len(str(len(self)))

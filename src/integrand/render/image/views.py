@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ...errors import OptionError
-from ...words import number, percent
+from ...words import number, percent, short_repr
 from .image_regions import Regions, depth_of, regions_of, share, signed
 from .pixels import (
     COLOURS,
@@ -88,6 +88,8 @@ class Panel:
     marks: tuple[Mark, ...] = ()
     lines: tuple[str, ...] = ()
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -106,6 +108,8 @@ class Subject:
     photo: Array | None = None
     share: float = 0.7
     change: float = float("nan")
+
+    __repr__ = short_repr
 
     @property
     def signed(self) -> Array:

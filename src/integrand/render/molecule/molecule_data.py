@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import InputError
+from ...words import short_repr
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -51,6 +52,8 @@ class Molecule:
     label: str = ""
     score: float | None = None
     baseline_score: float | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         count = self.mol.GetNumAtoms()

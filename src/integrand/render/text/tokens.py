@@ -12,6 +12,7 @@ from typing import Any
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
+from ...words import short_repr
 
 NAN = math.nan
 
@@ -145,6 +146,8 @@ class Tokens:
             out["certificate"] = {"status": one.status.value, "error": _finite(one.error), "tol": _finite(one.tol)}
             out["certificate"] |= {"residual": _finite(one.residual), "gradients": one.gradients, "target": one.target}
         return out | ({"note": self.note} if self.note else {})
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         from .word_markup import line
