@@ -138,13 +138,20 @@ def cut(start: int, stop: int, size: int, step: int | None) -> slice:
     return slice(start, min(start + size, stop))
 
 
-def all_rows(run: Callable[[Tensor], T], examples: int, device: torch.device) -> list[T]:
-    """Call ``run`` once with the indices of all examples; in parts only where they do not fit into memory together."""
+def all_rows(run: Callable[[Tensor], T], examples: int, device: torch.device, *, whole: bool = True) -> list[T]:
+    """Call ``run`` once with the indices of all examples; in parts only where they do not fit into memory together.
+
+    Args:
+        run: gives something for some examples.
+        examples: how many there are.
+        device: where their indices are wanted.
+        whole: whether any other error with several examples is the user's to see, rather than a reason to try them one by one.
+    """
 
     def some(part: slice) -> T:
         return run(torch.arange(part.start, part.stop, device=device))
 
-    return list(in_chunks(some, slice(0, examples), Halving(examples, whole=True)))
+    return list(in_chunks(some, slice(0, examples), Halving(examples, whole=whole)))
 
 
 def joined(parts: Sequence[Any], sizes: Sequence[int]) -> Any:

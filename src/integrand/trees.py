@@ -75,17 +75,19 @@ def flatten(value: object, *, what: str = "x") -> tuple[Tree, Leaves]:
         tree = Tree("tuple", (), len(value))
         leaves = tuple(value)
     else:
-        raise InputError(
-            f"{what} is {_kind(value)}; expected a torch tensor, a tuple of tensors or a dict of tensors. "
-            f"Convert arrays with torch.as_tensor({what})."
-        )
+        expected = "expected a torch tensor, a tuple of tensors or a dict of tensors"
+        raise InputError(f"{what} is {_kind(value)}; {expected}. {_instead(value, what)}")
     if not leaves:
         raise InputError(f"{what} is empty ({value!r}); expected at least one tensor.")
     for name, leaf in zip(tree.names, leaves, strict=True):
         if not isinstance(leaf, Tensor):
-            raise InputError(
-                f"{what}{name} is {_kind(leaf)}; expected a torch tensor. Pass what is not explained through args= or kwargs=."
-            )
+            numbers = tree.kind == "tuple" and not any(isinstance(part, Tensor) for part in leaves)
+            if numbers and isinstance(leaf, (int, float, list)):
+                convert = f"{_instead(value, what)} "
+            else:
+                convert = "" if isinstance(leaf, (int, float)) else f"{_instead(leaf, f'{what}{name}')} "
+            further = "Pass what is not explained through args= or kwargs=."
+            raise InputError(f"{what}{name} is {_kind(leaf)}; expected a torch tensor. {convert}{further}")
     return tree, leaves
 
 
@@ -102,6 +104,27 @@ def matched(value: object, tree: Tree, *, what: str, like: str = "x") -> Leaves:
     if found != tree:
         raise InputError(f"{what} is {found}; expected {tree}, the structure of {like}.")
     return leaves
+
+
+def _instead(value: object, what: str) -> str:
+    """What to pass in the place of an object that is no tensor, as code to paste."""
+    package = type(value).__module__.partition(".")[0]
+    if package == "numpy":
+        return f"Convert it with torch.from_numpy({what}).float()."
+    if package in ("pandas", "polars"):
+        row = "[None]" if type(value).__name__ == "Series" else ""
+        numbers = "to_numpy(dtype='float32')" if package == "pandas" else "to_numpy().astype('float32')"
+        return f"Convert it with torch.tensor({what}.{numbers}){row}; texts in it have to become numbers first."
+    if package == "PIL":
+        return (
+            f"Convert it with torch.from_numpy(numpy.array({what})).permute(2, 0, 1)[None] / 255; "
+            "integrand.apps.images.explain takes photos as they are."
+        )
+    if isinstance(value, str):
+        return "Texts are explained by integrand.text.explain(model, tokenizer, text)."
+    if isinstance(value, (list, tuple)):
+        return f"Convert numbers with torch.tensor({what}, dtype=torch.float32)."
+    return f"Convert it with torch.as_tensor({what})."
 
 
 def _kind(value: object) -> str:

@@ -108,7 +108,7 @@ def test_complex_input():
 
 
 def test_numpy_input():
-    with pytest.raises(InputError, match=r"x is a numpy.ndarray; expected a torch tensor.*torch\.as_tensor\(x\)"):
+    with pytest.raises(InputError, match=r"x is a numpy.ndarray; expected a torch tensor.*torch\.from_numpy\(x\)\.float\(\)"):
         integrated_gradients(squares, X.numpy())
 
 

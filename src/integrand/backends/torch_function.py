@@ -25,6 +25,7 @@ from ..errors import (
     warn,
 )
 from ..functions.call import ModelCall, RunsRows
+from ..functions.foreign import check_model
 from ..functions.layer import Layers, LayerSide, capture, find_modules
 from ..functions.model_state import RandomSources, undisturbed, without_numbers
 from ..functions.probabilities import refuse_second_squash
@@ -185,11 +186,9 @@ def build(
 
 
 def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
-    """Refuse what cannot be called, and further arguments that would be taken apart in a way that nobody meant."""
-    if not callable(model):
-        kind = f"a {type(model).__name__}" if model is not None else "None"
-        load = "; load a state_dict into its module with load_state_dict" if isinstance(model, Mapping) else ""
-        raise ModelError(f"got {kind} as the model; expected an nn.Module or another callable of tensors{load}.")
+    """Refuse what is no model, and further arguments that would be taken apart in a way that nobody meant."""
+    if not isinstance(model, torch.nn.Module):
+        check_model(model)
     if not isinstance(args, (tuple, list)):
         raise OptionError(f"got args={_brief(args)}; expected a tuple of further arguments: args=(value,) for a single one.")
     if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
@@ -286,7 +285,9 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
         part = tuple(leaf.index_select(0, rows) for leaf in leaves)
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
 
-    found = _with_numbers(lambda: all_rows(run, split.examples, leaves[0].device), call.model)
+    # A program that was exported or traced for one row refuses several; others' errors are the user's to see.
+    fixed = isinstance(call.model, (torch.fx.GraphModule, torch.jit.ScriptModule)) and batched is not False and alike
+    found = _with_numbers(lambda: all_rows(run, split.examples, leaves[0].device, whole=not fixed), call.model)
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
     if batched is None:
         batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import OptionError, OutputError, TargetError
+from .foreign import no_gradient_in
 
 Score = Literal["logit", "probability", "log-probability"]
 """``logit``: the output as the model gives it. The others pass it through softmax (sigmoid for a single output)."""
@@ -57,6 +58,8 @@ def main_tensor(raw: Any) -> Tensor:
         )
     if isinstance(raw, (tuple, list)) and raw and isinstance(raw[0], (Tensor, Mapping)):
         return main_tensor(raw[0])
+    if type(raw).__module__ == "numpy":
+        raise OutputError(no_gradient_in("numpy"))
     raise OutputError(
         f"the model returns a {type(raw).__name__}; expected a tensor, a tuple or dict of tensors, or a Hugging Face output. "
         "Turn it into one score per example with target=lambda out: ..."
