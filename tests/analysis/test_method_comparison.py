@@ -273,7 +273,7 @@ def test_text_has_a_line_for_each_method(linear):
     assert "-1.1e+01" in lines[3]
     assert "350%" in lines[3]
     assert lines[-1] == "  refuses: ModelError: no rule for the operation <b>fancy</b>"
-    assert str(compare(linear, x[:1], methods=[Gradient()])).startswith("the output (logit); F(x) - F(x') = 0.5\n")
+    assert str(compare(linear, x[:1], methods=[Gradient()])).startswith("the output; F(x) - F(x') = 0.5\n")
 
 
 def test_json_holds_the_numbers(linear, tmp_path):

@@ -134,3 +134,10 @@ def test_probability_without_batch():
     result = integrated_gradients(lambda v: linear(v.float()).double(), x, target=2, score="probability", tol=1e-3)
     exact = line_integral(lambda v: (v @ WEIGHT.double().T).softmax(0)[2], [x], [x * 0])[0]
     torch.testing.assert_close(result.values, exact, rtol=1e-2, atol=1e-3)
+
+
+def test_a_single_output_is_called_a_logit_only_where_it_becomes_a_probability() -> None:
+    """A regression has no logit."""
+    model, x = torch.nn.Linear(3, 1).eval(), torch.ones(2, 3)
+    said = [integrated_gradients(model, x, score=score).certificate[0].target for score in ("logit", "probability")]
+    assert said == ["the output", "the output (probability)"]

@@ -55,7 +55,7 @@ def test_equals_scikit_learn_over_all_masks(kernel, penalty):
         slopes, r2 = by_regression(f, x[i : i + 1], b[i : i + 1], penalty, kernel)
         torch.testing.assert_close(result.values[i], slopes)
         assert float(result.extras["fit"][i]) == pytest.approx(r2)
-        assert result.certificate[i].note.startswith(f"fit R2 {r2:.2f} in ")
+        assert result.certificate[i].note.startswith(f"straight-line fit: R2 {r2:.2f}, in ")
         assert result.certificate[i].status is Status.EXACT
 
 

@@ -269,7 +269,7 @@ def test_results_can_be_kept(name, tmp_path):
 def test_notes_are_kept(tmp_path):
     result = GuidedBackprop(others="gradient")(Twice(F.gelu), drawn(2, 4), target=0)
     loaded = Attribution.load(result.save(tmp_path / "kept.safetensors"))
-    assert [one.note for one in loaded.certificate] == ["plain gradient at gelu"] * 2
+    assert [one.note for one in loaded.certificate] == ["plain gradient at gelu, for which the method has no rule"] * 2
 
 
 def test_composites_are_values_too():

@@ -157,7 +157,7 @@ def test_complete_on_a_convolutional_network(score: str) -> None:
     assert bool((gap <= 0.02 * result.values.abs().sum(1) + 1e-6).all())
     assert result.certificate.converged
     assert result.certificate.broken == ("implementation-invariance", "linearity", "symmetry")
-    assert all("path laid by 16 gradients" in one.note for one in result.certificate)
+    assert all("finding the path took 16 gradients" in one.note for one in result.certificate)
 
 
 @pytest.mark.parametrize("network", ["gelu", "cnn"])
@@ -187,7 +187,7 @@ def test_steering_is_counted_and_told() -> None:
     one = ig.path_attribution(model, Guided(torch.zeros_like(x), x, steps=4, anchors=0), chunk=2, tol=1e-4).certificate[0]
     spent = sum(curve.gradients for curve in one.curves)
     assert one.gradients >= spent + 4
-    assert one.note == "path laid by 4 gradients (the error is along this path)"
+    assert one.note == "finding the path took 4 gradients; the error is that of the sum along it"
     assert one.note in str(one)
     assert max(calls[1:]) == 2  # the first call, at x, settles the target
     # The limit holds for both together.
@@ -274,7 +274,7 @@ def test_the_method_is_the_path() -> None:
     both = GuidedIG(4, 0.3, 0, tol=1e-6)(net, x, [start, torch.zeros_like(x)], target=1)
     zero = GuidedIG(4, 0.3, 0, tol=1e-6)(net, x, target=1)
     torch.testing.assert_close(both.values, (path.values + zero.values) / 2, rtol=0, atol=1e-4)
-    assert both.certificate[0].note.startswith("path laid by 8 gradients")
+    assert both.certificate[0].note.startswith("finding the path took 8 gradients")
     mean = (net(start) + net(torch.zeros_like(x)))[0, 1] / 2
     assert both.certificate[0].baseline_score == pytest.approx(float(mean.detach()), abs=1e-9)
     straight = GuidedIG(1, 1.0, 0, tol=1e-6)(net, x, start, target=1).values
@@ -340,7 +340,7 @@ def test_a_steered_path_of_ones_own() -> None:
     assert not isinstance(path, Path)
     result = ig.path_attribution(lambda z: z.square().sum(1), path, tol=1e-6)
     torch.testing.assert_close(result.values, x**2 - start**2, rtol=0, atol=1e-5)
-    assert result.certificate[0].note.startswith("path laid by 1 gradient (")
+    assert result.certificate[0].note.startswith("finding the path took 1 gradient;")
     assert result.certificate.broken == ("implementation-invariance", "linearity", "symmetry")
 
 

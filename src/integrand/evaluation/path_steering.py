@@ -83,7 +83,9 @@ class Steering:
         """A result with the steering in its certificate."""
         if not self.spent:
             return result
-        note = f"path laid by {self.spent} gradient{'s' if self.spent > 1 else ''} (the error is along this path)"
+        note = (
+            f"finding the path took {self.spent} gradient{'s' if self.spent > 1 else ''}; the error is that of the sum along it"
+        )
         examples = tuple(
             replace(
                 one,

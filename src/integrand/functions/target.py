@@ -204,7 +204,9 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     _check_output(tensor, examples, batched=batched)
     indices = _indices(target, tensor if batched else tensor[None], shape, examples)
     if not shape or (not indices and tensor.numel() == examples):
-        return Scorer(examples, batched, picked, (), None, (f"the output ({score})",) * examples)
+        # A single output may be a regression: it is called a logit only where it is turned into a probability.
+        said = "the output" if score == "logit" else f"the output ({score})"
+        return Scorer(examples, batched, picked, (), None, (said,) * examples)
     columns = tuple(torch.tensor(column) for column in zip(*indices, strict=True))
     words = tuple(f"output {list(i)} ({score})" for i in indices)
     return Scorer(examples, batched, picked, columns, None, words)

@@ -64,7 +64,7 @@ class _Rectified(Method, abc.ABC):
 
         values, slopes = by_operations(problem, explain, problem.starts[:1]).tensor_split(2, 1)
         _check_gradient(problem, slopes)
-        note = f"plain gradient at {', '.join(sorted(plain))}" if plain else ""
+        note = f"plain gradient at {', '.join(sorted(plain))}, for which the method has no rule" if plain else ""
         return problem.dress(
             Found(values, self.promises, gradients=3, forwards=TRACED + 2, compares=False, notes=(note,) * problem.examples)
         )

@@ -57,7 +57,7 @@ class Lime(Method):
 
     >>> result = Lime(ridge=0)(lambda x: x @ torch.tensor([1.0, -2.0, 0.0]), torch.tensor([[3.0, 1.0, 1.0]]))
     >>> result.values.round(decimals=4), result.certificate.only.note
-    (tensor([[ 3., -2.,  0.]]), 'fit R2 1.00 in 3 features')
+    (tensor([[ 3., -2.,  0.]]), 'straight-line fit: R2 1.00, in 3 features')
 
     Attributes:
         features: what is turned off at a time: ``columns`` (every number), ``tokens`` (the first dimension of one example),
@@ -137,7 +137,7 @@ class Lime(Method):
                 tol=self.tol if sampled else math.nan,
                 grouped=grouped,
                 knob="raise samples, or use fewer features",
-                notes=tuple(f"fit R2 {one.r2:.2f} in {len(one.slopes)} features{more}" for _, one in fits),
+                notes=tuple(f"straight-line fit: R2 {one.r2:.2f}, in {len(one.slopes)} features{more}" for _, one in fits),
                 extras={"standard_error": errors, "fit": fit},
             )
         )

@@ -48,7 +48,7 @@ GATES = frozenset(
 LARGE = 1e4
 """From this many times the score on, relevances are noted as large: they cancel almost entirely, and four digits are lost."""
 
-LARGE_NOTE = "sums close to zero share out many times what they got; composite= or a larger epsilon keeps them small"
+LARGE_NOTE = "where a layer's sum is close to zero its parts are blown up; composite= or a larger epsilon keeps them small"
 
 EXPECTED = "Expected sums, products, maxima and pointwise functions. Use integrated gradients, which need no rules."
 

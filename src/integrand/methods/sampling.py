@@ -21,7 +21,7 @@ from .method import Problem
 FIRST_LOOK = 16
 """Samples before the first look at their error: from fewer, the standard error is itself too uncertain to stop at."""
 
-HELD = "features labelled -1 stay as they are in x, also in F(x')"
+HELD = "features labelled -1 keep their values from x, at the baseline too"
 
 Draw = Callable[[int, Tensor], Iterable[Tensor]]
 """From how many samples are wanted next, and for which examples, to each sample's values, (those examples, width)."""

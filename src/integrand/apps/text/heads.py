@@ -132,9 +132,9 @@ def classes(
         target=asked.goal,
         score=asked.engine,
         labels=asked.labels,
-        words=[f"{label} ({asked.scale})" for label in asked.labels],
+        words=[f"{label} ({asked.unit})" for label in asked.labels],
         chances=asked.chances,
-        meta={"score": asked.scale},
+        meta={"score": asked.unit},
     )
 
 
@@ -263,6 +263,12 @@ class _AskedClass:
     scale: Score
     labels: list[str]
     chances: list[float | None]
+
+    @property
+    def unit(self) -> str:
+        """What the score is in units of; the output of a regression, which has no probabilities, is no logit."""
+        regression = self.scale == "logit" and "other" not in self.rows and all(chance is None for chance in self.chances)
+        return "value" if regression else self.scale
 
 
 def _asked(model: nn.Module, logits: Tensor, target: Any, against: int | str | None, score: Score | None) -> _AskedClass:
