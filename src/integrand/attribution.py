@@ -148,10 +148,14 @@ class Attribution:
         return load(FilePath(path))
 
     def show(self, **options: Any) -> Any:
-        """Draw the result with matplotlib and return the figure. Options as in :func:`integrand.render.figure`."""
-        from .render import figure
+        """Draw the result with matplotlib, show it, and return the figure. Options as in :func:`integrand.render.figure`.
 
-        return figure(self, **options)
+        A notebook shows the figure; a script opens a window, or, without a display, saves ``integrand-attribution.png`` in the
+        current folder and prints that.
+        """
+        from .render import show
+
+        return show(self, **options)
 
     @property
     def sentence(self) -> str:

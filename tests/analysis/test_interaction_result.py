@@ -63,7 +63,7 @@ def test_what_it_says(result):
 def certificate(**changes) -> InteractionCertificate:
     base = {"score": 1.0, "baseline_score": 0.0, "model_score": 1.0, "row_gap": 0.1, "asymmetry": 0.0, "magnitude": 2.0}
     base |= {"error": 0.05, "tol": 0.01, "gradients": 17, "products": 30, "forwards": 3, "status": Status.BUDGET}
-    base |= {"rule": "Gauss-Kronrod", "precision": "float32", "target": "the output (logit)"}
+    base |= {"rule": "Gauss-Kronrod", "precision": "float32", "target": "the output"}
     return InteractionCertificate(**(base | changes))
 
 
@@ -107,16 +107,17 @@ def test_a_picture(tmp_path):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
     found = integrated_hessians(net, torch.randn(2, 6))
-    figure = found.show(example=1, names=["age", "height", "weight", "$", "a name that is far too long", "f"], title="A title")
+    names = ["age", "height", "weight", "$", "a name that is far too long", "f"]
+    figure = found.figure(example=1, names=names, title="A title")
     figure.savefig(tmp_path / "matrix.png")
     texts = [text.get_text() for text in figure.texts]
     assert texts[0] == "A title"
     assert "converged" in texts[2]
     assert len(figure.axes[0].texts) == 36
     assert figure.axes[0].get_yticklabels()[0].get_text() == "age"
-    assert integrated_hessians(lambda x: x.sum(1), torch.ones(1, 30), tol=0.1).show().axes[0].texts.__len__() == 0
+    assert integrated_hessians(lambda x: x.sum(1), torch.ones(1, 30), tol=0.1).figure().axes[0].texts.__len__() == 0
     with pytest.raises(OptionError, match="2 names for 6 rows"):
-        found.show(names=["a", "b"])
+        found.figure(names=["a", "b"])
 
 
 def test_without_matplotlib(result, monkeypatch):
@@ -124,7 +125,7 @@ def test_without_matplotlib(result, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("matplotlib.", "integrand.analysis.interaction_figure"))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"integrand\[pictures\]"):
-        result.show()
+        result.figure()
 
 
 def test_saving(result, tmp_path):

@@ -204,6 +204,19 @@ class Interactions:
         return tree.build(arrays)
 
     def show(self, *, example: int = 0, names: Sequence[str] | None = None, title: str | None = None) -> Figure:
+        """Draw the interactions and let people see them: in a window, or as a file where there is no display.
+
+        Args:
+            example: the number of the example.
+            names: names for the rows.
+            title: a heading; by default what was explained.
+        """
+        drawn = self.figure(example=example, names=names, title=title)
+        from ..render.figures import present
+
+        return present(drawn, "integrand-interactions")
+
+    def figure(self, *, example: int = 0, names: Sequence[str] | None = None, title: str | None = None) -> Figure:
         """Draw the rows against each other with matplotlib, with their integrated gradients beside them.
 
         Colours are scaled to the strongest interaction; what a feature has to itself may be beyond.
@@ -231,8 +244,8 @@ class Interactions:
         return draw(_array(square[example]), _array(sums[example]), labels, one, title=title, whole=whole)
 
     def save(self, path: str | PathLike[str], **options: Any) -> FilePath:
-        """Write ``.json``, the numbers; or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`show`."""
-        return write(FilePath(path), options, picture=self.show, numbers=self.to_dict)
+        """Write ``.json``, the numbers; or a picture: ``.png``, ``.svg`` or ``.pdf`` with the options of :meth:`figure`."""
+        return write(FilePath(path), options, picture=self.figure, numbers=self.to_dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain lists and dicts for JSON; what is NaN or infinite becomes None."""

@@ -380,6 +380,17 @@ class ModelComparison:
             raise MissingExtraError("matplotlib", "pictures", "drawing a comparison") from None
         return draw(self, compose(self, share=share, top=top, most=most), title)
 
+    def show(self, **options: Any) -> Figure:
+        """Draw the comparison and let people see it: in a window, or as a file where there is no display.
+
+        Args:
+            **options: as in :meth:`figure`.
+        """
+        drawn = self.figure(**options)
+        from ..render.figures import present
+
+        return present(drawn, "integrand-models")
+
     def page(
         self, *, title: str | None = None, share: float = 0.7, top: int = 12, most: int = 4, command: str | None = None
     ) -> str:

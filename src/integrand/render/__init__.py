@@ -16,7 +16,7 @@ from .scene import Others, PictureOptions, compose
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["attribution_lines", "attribution_sentence", "attribution_view", "certificate_table", "figure", "report"]
+__all__ = ["attribution_lines", "attribution_sentence", "attribution_view", "certificate_table", "figure", "report", "show"]
 
 
 def figure(
@@ -66,6 +66,19 @@ def figure(
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing an attribution") from None
     return draw(compose(result, PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views)))
+
+
+def show(result: Attribution, **options: Any) -> Figure:
+    """Draw a result and let people see it: in a window, or as a file where there is no display, whose name is printed.
+
+    Args:
+        result: what to draw.
+        **options: as in :func:`figure`.
+    """
+    drawn = figure(result, **options)
+    from .figures import present
+
+    return present(drawn, "integrand-attribution")
 
 
 def report(

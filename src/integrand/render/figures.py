@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import sys
+import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from ..files import replacing
 from ..words import number, shown
 from .certificate_text import caption
 from .image.image_pictures import SHARES, Journey
@@ -27,6 +33,9 @@ INK, GREY, WARNING = "#1c2128", "#6a737d", "#a8460b"
 POSITIVE, NEGATIVE = COLOURS[-1], COLOURS[0]
 SIDE, GAP, HEAD, FOOT, TOP, BAR = 2.8, 0.14, 0.52, 0.36, 0.42, 0.82
 LINE, LABELS, NUMBERS, REST, LEGEND = 0.27, 1.9, 4.4, 0.22, 0.15
+FOOTER, HEADLINE = 7.5, 0.26
+"""The size of the lines under a picture in points, and the line height of a title in inches."""
+
 NOTE, STEP, LISTED = 8.5, 0.15, 0.135
 """The size of notes in points, and the line heights of notes and of the lines under a picture in inches."""
 
@@ -37,6 +46,9 @@ PATH_LEFT, PATH_WIDE, PATH_RIGHT = 0.85, 6.6, 0.6
 PATH_HEAD, PATH_SCORE, PATH_MASS, PATH_GAP, PATH_FOOT = 0.58, 1.55, 1.15, 0.42, 0.82
 PATH_THUMB, PATH_TALLEST, PATH_UNDER = 1.05, 1.5, 0.5
 """The layout of a path's figure, in inches: margins, the two plots, and the thumbnails over them."""
+
+WINDOWLESS = frozenset({"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"})
+"""The backends of matplotlib that only write files."""
 
 MASS_COLOURS = ("#2b6ca3", "#7fb2d6", "#cfe2f0")
 """The colours of the first half of the attribution mass, of the part up to 90%, and of the rest."""
@@ -49,6 +61,49 @@ class FigureCell(Figure):
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", bbox_inches="tight")
         return buffer.getvalue()
+
+
+_SAVED: Counter[str] = Counter()
+"""How many pictures of each name this process has saved, so that one does not take the place of another."""
+
+
+def present(figure: Figure, stem: str) -> Figure:
+    """Let people see a figure: in a window where matplotlib has one, else as a file, whose place is printed; returns it.
+
+    In a notebook nothing is done: a cell that ends in the figure shows it.
+
+    Args:
+        figure: what to show.
+        stem: the name of the file without its ending, in the current folder, or in the temporary one if that is not writable.
+    """
+    from matplotlib import pyplot
+
+    backend = pyplot.get_backend().lower()
+    if "inline" in backend or "nbagg" in backend or "ipympl" in backend or _in_notebook():
+        return figure
+    if backend in WINDOWLESS:
+        _SAVED[stem] += 1
+        name = f"{stem}.png" if _SAVED[stem] == 1 else f"{stem}-{_SAVED[stem]}.png"
+        folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else Path(tempfile.gettempdir())
+        with replacing(folder / name) as part:
+            figure.savefig(part, bbox_inches="tight", pad_inches=0.15)
+        print(f"saved {name if folder == Path.cwd() else shown(str(folder / name))}")
+        return figure
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight", pad_inches=0.15)
+    buffer.seek(0)
+    pixels = pyplot.imread(buffer)
+    window = pyplot.figure(stem, figsize=(pixels.shape[1] / figure.dpi, pixels.shape[0] / figure.dpi))
+    window.add_axes((0, 0, 1, 1)).imshow(pixels)
+    window.axes[0].set_axis_off()
+    pyplot.show()
+    return figure
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in a notebook's kernel, which shows what a cell ends in."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 @dataclass(frozen=True)
@@ -79,27 +134,36 @@ def draw(scene: Scene) -> Figure:
     """Lay a scene out as a figure: a row per example, or several rows of at most four panels."""
     grids = [_rows(example) for example in scene.examples]
     width = max(_right(row) for rows in grids for row in rows)
-    title = TOP if scene.title or scene.left_out else 0.0
-    foot = LEGEND if scene.legend else 0.0
+    left_out = f"first {len(scene.examples)} of {len(scene.examples) + scene.left_out} examples" if scene.left_out else ""
+    heads = broken(" - ".join(part for part in (scene.title, left_out) if part), width, 14, bold=True)
+    feet = [broken(caption(example.certificate), width, FOOTER) for example in scene.examples]
+    legend = broken(scene.legend, width, FOOTER)
+    title = TOP + HEADLINE * (len(heads) - 1) if heads else 0.0
+    foot = LEGEND * len(legend)
     height = sum(row.head + row.high for rows in grids for row in rows) + sum(map(_gaps, grids)) + title + foot
+    height += LEGEND * sum(len(lines) - 1 for lines in feet)
     # Two screen pixels for each of a 224-pixel photo; the canvas is Agg's whatever the user's backend is.
     figure = FigureCell(figsize=(width, height), dpi=160, facecolor="white")
     FigureCanvasAgg(figure)
-    if title:
-        left_out = f"first {len(scene.examples)} of {len(scene.examples) + scene.left_out} examples" if scene.left_out else ""
-        text = " - ".join(part for part in (scene.title, left_out) if part)
-        figure.text(0, 1 - 0.08 / height, plain(text), size=14, weight="bold", color=INK, va="top")
+    for i, line in enumerate(heads):
+        down = 0.08 + HEADLINE * i
+        figure.text(0, 1 - down / height, plain(line), size=14, weight="bold", color=INK, va="top")
     top = height - title
-    for example, rows in zip(scene.examples, grids, strict=True):
+    for example, rows, lines in zip(scene.examples, grids, feet, strict=True):
         for row in rows:
             _draw_row(figure, row, top - row.head, (width, height))
             top -= row.head + row.high + (GAP if row is not rows[-1] else 0)
         colour = GREY if example.certificate.converged else WARNING
-        figure.text(0, (top - 0.12) / height, plain(caption(example.certificate)), size=7.5, color=colour, va="top")
-        top -= FOOT
-    if foot:
-        figure.text(0, (top + FOOT - 0.12 - LEGEND) / height, scene.legend, size=7.5, color=GREY, va="top")
+        _footer(figure, lines, top - 0.12, height, colour)
+        top -= FOOT + LEGEND * (len(lines) - 1)
+    _footer(figure, legend, top + FOOT - 0.12 - LEGEND, height, GREY)
     return figure
+
+
+def _footer(figure: Figure, lines: list[str], top: float, height: float, colour: str) -> None:
+    """Write lines under a picture, the first at a height in inches."""
+    for i, line in enumerate(lines):
+        figure.text(0, (top - LEGEND * i) / height, plain(line), size=FOOTER, color=colour, va="top")
 
 
 def heading(axes: Axes, title: str, note: str, wide: float, *, lines: int = 1) -> None:
@@ -142,6 +206,23 @@ def fitted(text: str, wide: float, size: float, *, bold: bool = False) -> str:
         return text
     most = max((k for k in range(len(text)) if in_inches(text[:k].rstrip() + "…", size, bold=bold) <= wide), default=0)
     return text[:most].rstrip() + "…"
+
+
+def broken(text: str, wide: float, size: float, *, bold: bool = False) -> list[str]:
+    """A text broken into lines of a width in inches, at spaces, and inside a word only where that alone is too long."""
+    lines: list[str] = []
+    wide *= 0.97  # letters on a canvas are placed on whole pixels, and take a little more room
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and in_inches(longer, size, bold=bold) <= wide:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+        while in_inches(lines[-1], size, bold=bold) > wide and len(lines[-1]) > 1:
+            line = lines.pop()
+            fits = max((k for k in range(1, len(line)) if in_inches(line[:k], size, bold=bold) <= wide), default=1)
+            lines += [line[:fits], line[fits:]]
+    return lines
 
 
 def wrapped(note: str, wide: float) -> list[str]:
@@ -219,7 +300,9 @@ def draw_path(journey: Journey) -> Figure:
     """Draw the score along a path, where its attribution mass lies, and thumbnails of the photo along it."""
     thumbs = max(map(_thumb_height, (frame.pixels.shape for frame in journey.thumbnails)), default=0.0)
     top = thumbs + (PATH_UNDER if thumbs else 0)
-    width, height = PATH_LEFT + PATH_WIDE + PATH_RIGHT, PATH_HEAD + top + PATH_SCORE + PATH_GAP + PATH_MASS + PATH_FOOT
+    width = PATH_LEFT + PATH_WIDE + PATH_RIGHT
+    lines = broken(caption(journey.certificate), width, FOOTER)
+    height = PATH_HEAD + top + PATH_SCORE + PATH_GAP + PATH_MASS + PATH_FOOT + LEGEND * (len(lines) - 1)
     figure = FigureCell(figsize=(width, height), dpi=160, facecolor="white")
     FigureCanvasAgg(figure)
 
@@ -236,8 +319,7 @@ def draw_path(journey: Journey) -> Figure:
     _draw_mass(mass, journey)
     _draw_times(score, mass, journey)
     colour = GREY if journey.certificate.converged else WARNING
-    said = fitted(caption(journey.certificate), width, 7.5)
-    figure.text(0, 0.15 / height, plain(said), size=7.5, color=colour, va="bottom")
+    _footer(figure, lines, 0.15 + LEGEND * len(lines), height, colour)
     return figure
 
 

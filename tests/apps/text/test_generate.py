@@ -208,7 +208,7 @@ def test_a_heatmap_of_outputs_by_inputs(tmp_path):
     assert "<b>" not in page.replace("<b>[", "")
     pytest.importorskip("matplotlib")
     assert found.save(tmp_path / "a.png").stat().st_size > 1000
-    assert found.show(title="x").axes
+    assert found.figure(title="x").axes
 
 
 @pytest.mark.parametrize(

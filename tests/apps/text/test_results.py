@@ -91,7 +91,7 @@ def test_pages_pictures_and_numbers(tmp_path):
     assert [row["value"] for row in numbers["tokens"]] == pytest.approx(found[0].values.tolist())
     pytest.importorskip("matplotlib")
     assert found.words().save(tmp_path / "a.png", running=True).stat().st_size > 1000
-    assert found.show().axes
+    assert found.figure().axes
     assert "POSITIVE" in found.terminal(colour=False)
     assert "POSITIVE" in found._repr_html_()
     assert str(found).count("gradients") == 2

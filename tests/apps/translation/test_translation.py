@@ -223,7 +223,7 @@ def test_pictures_numbers_and_tables(short, tmp_path):
         cells = [part["value"] for name in ("from_text", "from_translation") for part in one[name]]
         assert sum(cells) == pytest.approx(words.matrix.values[i].sum())
         assert one["sum"] == pytest.approx(sum(cells))
-    assert words.show().axes
+    assert words.figure().axes
     with pytest.raises(OptionError, match="ending"):
         words.save(tmp_path / "a.docx")
 

@@ -127,9 +127,13 @@ class Explained:
         """One self-contained HTML page with the running sum; options as in :func:`integrand.render.text.page`."""
         return pictures.page(self.line, **{"meta": self.meta} | options)
 
-    def show(self, **options: Any) -> Figure:
+    def figure(self, **options: Any) -> Figure:
         """The text drawn with matplotlib; options as in :func:`integrand.render.text.figure`."""
         return pictures.figure(self.line, **options)
+
+    def show(self, **options: Any) -> Figure:
+        """The same figure in a window, or as a file where there is no display; returns it."""
+        return _presented(self.figure(**options))
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
         """Write the result to a file in the format its suffix names: ``.html``, ``.json`` or a picture."""
@@ -184,9 +188,13 @@ class Explanations(Sequence[Explained]):
         """One self-contained HTML page of all texts; options as in :func:`integrand.render.text.page`."""
         return pictures.page(self.lines, **{"meta": self.texts[0].meta} | options)
 
-    def show(self, **options: Any) -> Figure:
+    def figure(self, **options: Any) -> Figure:
         """The texts drawn with matplotlib; options as in :func:`integrand.render.text.figure`."""
         return pictures.figure(self.lines, **options)
+
+    def show(self, **options: Any) -> Figure:
+        """The same figure in a window, or as a file where there is no display; returns it."""
+        return _presented(self.figure(**options))
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
         """Write the results to a file in the format its suffix names: ``.html``, ``.json`` or a picture."""
@@ -393,7 +401,7 @@ class Generated:
         """
         return alignment_grid.page(self.grid(), self.lines, title=title, lead=self.title, meta=self.meta, command=command)
 
-    def show(self, *, title: str | None = None) -> Figure:
+    def figure(self, *, title: str | None = None) -> Figure:
         """The heatmap drawn with matplotlib; for long texts, a line of coloured words for each output instead.
 
         Args:
@@ -404,10 +412,14 @@ class Generated:
             return alignment_grid.figure(self.grid(), title=head)
         return pictures.figure(self.lines, title=head)
 
+    def show(self, *, title: str | None = None) -> Figure:
+        """The same figure in a window, or as a file where there is no display; returns it."""
+        return _presented(self.figure(title=title))
+
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`show`."""
+        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`figure`."""
         numbers = [line.numbers() for line in self.lines]
-        return write(Path(path), options, picture=self.show, numbers=lambda: numbers, report=self.html)
+        return write(Path(path), options, picture=self.figure, numbers=lambda: numbers, report=self.html)
 
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
@@ -416,6 +428,12 @@ class Generated:
 
     def _repr_html_(self) -> str:
         return said_first(self, alignment_grid.fragment(self.grid()))
+
+
+def _presented(figure: Figure) -> Figure:
+    from ...render.figures import present
+
+    return present(figure, "integrand-words")
 
 
 def word_groups(line: Tokens) -> list[int | None]:

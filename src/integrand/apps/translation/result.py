@@ -122,13 +122,20 @@ class Alignment:
         lead = f"{self.text} → {self.translation}"
         return alignment_grid.page(self.grid, self.lines, title=title, lead=lead, meta=self.matrix.meta, command=command)
 
-    def show(self, *, title: str | None = None) -> Figure:
+    def figure(self, *, title: str | None = None) -> Figure:
         """The heatmap drawn with matplotlib.
 
         Args:
             title: a heading; by default text and translation.
         """
         return alignment_grid.figure(self.grid, title=f"{self.text} → {self.translation}" if title is None else title)
+
+    def show(self, *, title: str | None = None) -> Figure:
+        """The same figure in a window, or as a file where there is no display; returns it."""
+        drawn = self.figure(title=title)
+        from ...render.figures import present
+
+        return present(drawn, "integrand-translation")
 
     def numbers(self) -> dict[str, Any]:
         """The attributions, scores and certificates as a dictionary for JSON."""
@@ -143,8 +150,8 @@ class Alignment:
         return {"text": self.text, "translation": self.translation, "outputs": rows, "meta": self.matrix.meta}
 
     def save(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`show`."""
-        return write(Path(path), options, picture=self.show, numbers=self.numbers, report=self.html)
+        """Write ``.html``, ``.json`` or a picture, by the suffix of the path; options of :meth:`html` or :meth:`figure`."""
+        return write(Path(path), options, picture=self.figure, numbers=self.numbers, report=self.html)
 
     def __str__(self) -> str:
         return f"{self.terminal(colour=False)}\n{self.certificate}"
