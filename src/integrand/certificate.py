@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import numpy as np
-
 from .errors import OptionError
 from .schema import Among, Within
 from .words import number, percent, shown
@@ -260,7 +258,8 @@ class Certificate:
     @property
     def error(self) -> float:
         """The largest error estimate (NaN if any is unknown, or if there is no example)."""
-        return float(np.max([example.error for example in self.examples])) if self.examples else math.nan
+        errors = [example.error for example in self.examples]
+        return math.nan if any(map(math.isnan, errors)) else float(max(errors, default=math.nan))
 
     @property
     def gradients(self) -> int:

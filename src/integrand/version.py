@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 
 @cache
 def version_of() -> str:
     """The installed version of this package; "unknown" if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("integrand")
     except PackageNotFoundError:
         return "unknown"
+
+
+def generator() -> str:
+    """What files say of where they come from, so that a command knows those that it may replace: ``integrand 0.9``."""
+    return f"integrand {version_of()}"

@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 _OBEYED = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _NOT_SHOWN, _NOT_IN_LINES = re.compile(f"[\t\n{_OBEYED}]"), re.compile(f"[{_OBEYED}]")
 """Characters that a terminal or a page would obey rather than show, and bytes of a file's name that are no text."""
@@ -168,10 +166,10 @@ def percent(value: float) -> str:
 def finite(value: Any) -> Any:
     """Numbers as JSON has them: None for what is NaN or infinite.
 
-    >>> finite(np.array([1.0, np.nan]))
-    [1.0, None]
+    >>> finite({"sizes": [1.0, math.nan]})
+    {'sizes': [1.0, None]}
     """
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "tolist"):  # an array; numpy itself is not imported here, so that help and errors come at once
         value = value.tolist()
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}

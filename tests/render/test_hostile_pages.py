@@ -20,7 +20,7 @@ import torch
 
 import integrand as ig
 from integrand import Attribution, Certificate, CurveCertificate, Promise, Status
-from integrand.apps.questions.rules import Rules, TriggerRule
+from integrand.apps.questions.trigger_rules import Rules, TriggerRule
 from integrand.axioms import table as axiom_table
 from integrand.axioms.axiom_table import Table
 from integrand.baselines import diagnose

@@ -62,7 +62,7 @@ def test_many_texts_come_back_in_their_order(monkeypatch):
     model, tokenizer = classifier("bert")
     texts, targets = [*SENTENCES, *TEXTS], [i % 3 for i in range(9)]
     whole = text.explain(model, tokenizer, texts, target=targets, tol=1e-4)
-    monkeypatch.setattr("integrand.apps.text.BLOCK", 2)
+    monkeypatch.setattr("integrand.apps.text.text_tasks.BLOCK", 2)
     parts = text.explain(model, tokenizer, texts, target=targets, tol=1e-4)
     for sentence, a, b in zip(texts, whole, parts, strict=True):
         assert a.line.text == b.line.text == sentence

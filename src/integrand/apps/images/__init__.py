@@ -5,22 +5,49 @@ network answered, the integrated gradients of that answer with their certificate
 separates the answer from the runner-up. It draws itself, and saves itself as a picture, a page or numbers.
 """
 
-from .model_pair import compare
-from .result import (
-    BASELINES,
-    DRAWS,
-    PATHS,
-    Answer,
-    Array,
-    BaselineName,
-    Explanation,
-    PathName,
-    Rival,
-    ScoreName,
-    check,
-    explain,
-)
-from .result import PhotoCase as Case
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .model_pair import compare
+    from .result import (
+        BASELINES,
+        DRAWS,
+        PATHS,
+        Answer,
+        Array,
+        BaselineName,
+        Explanation,
+        PathName,
+        Rival,
+        ScoreName,
+        check,
+        explain,
+    )
+    from .result import PhotoCase as Case
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "BASELINES": "result",
+            "DRAWS": "result",
+            "PATHS": "result",
+            "Answer": "result",
+            "Array": "result",
+            "BaselineName": "result",
+            "Explanation": "result",
+            "PathName": "result",
+            "Rival": "result",
+            "ScoreName": "result",
+            "check": "result",
+            "compare": "model_pair",
+            "explain": "result",
+            "Case": "result:PhotoCase",
+        },
+    )
 
 __all__ = [
     "BASELINES",

@@ -12,12 +12,39 @@ A network of your own: :class:`GraphModel`, around any function of our graphs; o
 :class:`MoleculeModel`. The baseline is the molecule with all features zero.
 """
 
-from .accounting import Account, Substructure, Substructures, account, substructures
-from .accounting import AccountPart as Part
-from .degenerate import Alike, Degenerate, find_degenerate
-from .model import GraphModel, load
-from .molecule_files import write_csv
-from .result import MoleculeAttribution, MoleculeModel
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .accounting import Account, Substructure, Substructures, account, substructures
+    from .accounting import AccountPart as Part
+    from .degenerate import Alike, Degenerate, find_degenerate
+    from .model import GraphModel, load
+    from .molecule_files import write_csv
+    from .result import MoleculeAttribution, MoleculeModel
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "Account": "accounting",
+            "Alike": "degenerate",
+            "Degenerate": "degenerate",
+            "GraphModel": "model",
+            "MoleculeAttribution": "result",
+            "MoleculeModel": "result",
+            "Part": "accounting:AccountPart",
+            "Substructure": "accounting",
+            "Substructures": "accounting",
+            "account": "accounting",
+            "find_degenerate": "degenerate",
+            "load": "model",
+            "substructures": "accounting",
+            "write_csv": "molecule_files",
+        },
+    )
 
 __all__ = [
     "Account",

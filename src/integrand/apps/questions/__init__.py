@@ -9,10 +9,38 @@ The networks are Kim's (2014) with weights of our own: see the model card, ``que
 ``integrand-models``. The baseline is the question with all embeddings zero; a word's attribution is the sum over its embedding.
 """
 
-from .model import Classifier, load
-from .result import QuestionAnswer as Answer
-from .result import WordAttribution
-from .rules import Rules, rules
-from .rules import TriggerRule as Rule
+from __future__ import annotations
 
-__all__ = ["Answer", "Classifier", "Rule", "Rules", "WordAttribution", "load", "rules"]
+from typing import TYPE_CHECKING
+
+from ...lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .model import Classifier, load
+    from .result import QuestionAnswer as Answer
+    from .result import WordAttribution
+    from .trigger_rules import Rules, rules
+    from .trigger_rules import TriggerRule as Rule
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "Answer": "result:QuestionAnswer",
+            "Classifier": "model",
+            "Rule": "trigger_rules:TriggerRule",
+            "Rules": "trigger_rules",
+            "WordAttribution": "result",
+            "load": "model",
+            "rules": "trigger_rules",
+        },
+    )
+
+__all__ = [
+    "Answer",
+    "Classifier",
+    "Rule",
+    "Rules",
+    "WordAttribution",
+    "load",
+    "rules",
+]

@@ -12,7 +12,7 @@ from ...render.text.word_markup import RAMP
 from ...words import percent
 
 if TYPE_CHECKING:
-    from .rules import Rules, TriggerRule
+    from .trigger_rules import Rules, TriggerRule
 
 STYLE = """
 .rules{margin:0 0 1.5rem;font-variant-numeric:tabular-nums;table-layout:fixed}

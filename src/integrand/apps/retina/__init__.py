@@ -8,7 +8,41 @@
 The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
 """
 
-from .fundus import BASELINES, BaselineName, Eye, see
-from .model import GRADES, SCORES, Evidence, Grade, Grader, load
+from __future__ import annotations
 
-__all__ = ["BASELINES", "GRADES", "SCORES", "BaselineName", "Evidence", "Eye", "Grade", "Grader", "load", "see"]
+from typing import TYPE_CHECKING
+
+from ...lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .fundus import BASELINES, BaselineName, Eye, see
+    from .model import GRADES, SCORES, Evidence, Grade, Grader, load
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "BASELINES": "fundus",
+            "BaselineName": "fundus",
+            "Eye": "fundus",
+            "see": "fundus",
+            "GRADES": "model",
+            "SCORES": "model",
+            "Evidence": "model",
+            "Grade": "model",
+            "Grader": "model",
+            "load": "model",
+        },
+    )
+
+__all__ = [
+    "BASELINES",
+    "GRADES",
+    "SCORES",
+    "BaselineName",
+    "Evidence",
+    "Eye",
+    "Grade",
+    "Grader",
+    "load",
+    "see",
+]

@@ -11,7 +11,27 @@ distribution ``integrand-models``. The baseline is the paper's: zero embeddings,
 translation so far is an input like the text, so that the probability of each output piece is accounted for in full.
 """
 
-from .model import Translator, load
-from .result import Alignment
+from __future__ import annotations
 
-__all__ = ["Alignment", "Translator", "load"]
+from typing import TYPE_CHECKING
+
+from ...lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .model import Translator, load
+    from .result import Alignment
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "Alignment": "result",
+            "Translator": "model",
+            "load": "model",
+        },
+    )
+
+__all__ = [
+    "Alignment",
+    "Translator",
+    "load",
+]

@@ -97,7 +97,7 @@ def rules(
       its precision is below ``precise``. Below a support of ``least``: a name, a word seen less than three times in training
       or an imprecise phrase that adds ``striking`` or more to the score on average.
     - usual: it holds a question word that hand-written rules for the class go by, from a short list
-      (:data:`~integrand.apps.questions.rules.USUAL`).
+      (:data:`~integrand.apps.questions.trigger_rules.USUAL`).
     - new: the rest, which has that support and precision.
 
     A phrase is left out where a longer one has nearly all of its support, or a shorter one says nearly as much.
