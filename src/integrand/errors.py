@@ -155,7 +155,7 @@ heeded: ContextVar[Callable[[str, type[Warning]], bool]] = ContextVar("heeded", 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called into this package, however deep the warning arises."""
-    if not heeded.get()(message, category):
+    if not heeded.get()(message, category) or _collect(wording.get()(message), category):
         return
     package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe()
@@ -207,6 +207,45 @@ def quiet(*categories: type[Warning]) -> Iterator[None]:
                 one.threads += Counter()  # forgets those with nothing left
                 if not one.threads:
                     _remove(one.entry)
+
+
+_PAGES: dict[int, list[str]] = {}
+_SILENCE = Hush(Warning)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """A context in which this thread shows no warnings; gives a list to which those of this package are added, each once.
+
+    What :func:`quiet` silences inside the context is not added.
+    """
+    me, page = threading.get_ident(), list[str]()
+    with _FILTERS:
+        before = _PAGES.get(me)
+        _PAGES[me] = page
+        _SILENCE.threads[me] += 1
+        _remove(_SILENCE.entry)
+        warnings.filters.insert(0, _SILENCE.entry)  # type: ignore[attr-defined]
+    try:
+        yield page
+    finally:
+        with _FILTERS:
+            if before is None:
+                del _PAGES[me]
+            else:
+                _PAGES[me] = before
+            _SILENCE.threads[me] -= 1
+            _SILENCE.threads += Counter()
+            if not _SILENCE.threads:
+                _remove(_SILENCE.entry)
+
+
+def _collect(message: str, category: type[Warning]) -> bool:
+    """Add a warning to what this thread collects, unless it is silenced; whether this thread collects at all."""
+    page = _PAGES.get(threading.get_ident())
+    if page is not None and not any(issubclass(category, kind) and one.match("") for kind, one in _HUSHED.items()):
+        page += [] if message in page else [message]
+    return page is not None
 
 
 def _remove(entry: tuple[object, ...]) -> None:

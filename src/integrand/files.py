@@ -11,18 +11,22 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import socket
 import stat
+import struct
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from .errors import FileError, OptionError
+from .version import generator
 from .words import byte_size, shown
 
 LARGEST = 1 << 30
@@ -57,7 +61,7 @@ def write(
     if suffix in {".png", ".svg", ".pdf"}:
         drawn = picture(**options)
         with replacing(path) as part:
-            drawn.savefig(part, bbox_inches="tight", pad_inches=0.15)
+            drawn.savefig(part, bbox_inches="tight", pad_inches=0.15, metadata=picture_marks(suffix))
     elif suffix == ".html" and report is not None:
         write_text(path, report(**options))
     elif suffix == ".json":
@@ -68,6 +72,49 @@ def write(
         pages = "" if report is None else ".html, "
         raise OptionError(f"got the ending {suffix!r}; expected {pages}.png, .svg, .pdf or .json")
     return path
+
+
+MARKS = re.compile(
+    rb"""name="generator"\ content="integrand\ |Software\x00integrand\ |/Creator\ \(integrand\ |<dc:title>integrand\ """
+    rb"""|<!--\ integrand\ |^\#\ integrand\ """  # pages, PNG, PDF, SVG of two kinds, text
+    rb"""|"baseline_score":\ |\A\{\s*"questions":\ \d+,\s*"accuracy":\ |\A\{\s*"axioms":\ \["""  # JSON
+    rb"""|\A.{8}\{"__metadata__":\{"integrand":|baseline_score,(?:integrand_)?status,|>\ +<attribution_of_bonds>""",  # values
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
+"""How the files that this package writes can be told from others: by a mark, or by what only they hold."""
+
+LOOKED_AT_FOR_MARKS = 1 << 18
+"""The bytes at both ends of a file that are searched for a mark."""
+
+
+def made_here(path: Path) -> bool:
+    """Whether a file was written by this package, by the mark that it carries; a command may replace it then.
+
+    Args:
+        path: the file; a link is followed. What is no ordinary file, or cannot be read, is not ours.
+    """
+    try:
+        with reading(path, what="a file") as file:
+            start = file.read(LOOKED_AT_FOR_MARKS)
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(size - LOOKED_AT_FOR_MARKS, len(start)))
+            return MARKS.search(start) is not None or MARKS.search(file.read(LOOKED_AT_FOR_MARKS)) is not None
+    except FileError:
+        return False
+
+
+def picture_marks(ending: str) -> dict[str, str]:
+    """The metadata that marks a picture as ours, for matplotlib's ``savefig``."""
+    return {"Software" if ending == ".png" else "Creator": generator()}
+
+
+def marked(picture: str | bytes) -> bytes:
+    """A picture, as the text of an SVG or the bytes of a PNG, with the mark that tells it as ours."""
+    if isinstance(picture, str):
+        return f"{picture.rstrip()}\n<!-- {generator()} -->\n".encode("utf-8", "replace")
+    chunk = b"tEXtSoftware\x00" + generator().encode()
+    end = picture.rindex(b"IEND") - 4  # a chunk begins with its length
+    return picture[:end] + struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) + picture[end:]
 
 
 @contextmanager
@@ -128,6 +175,12 @@ def text_file(path: Path) -> Iterator[IO[str]]:
     """Open a text file to be written bit by bit (UTF-8, line ends as they are given), which appears when it is complete."""
     with replacing(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         yield file
+
+
+def remove(path: Path) -> None:
+    """Remove a file of ours that is of no more use; one that is gone already is as good."""
+    with writing(path):
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from ..methods.smoothgrad import SmoothGrad
 from ..render.escaping import escape
 from ..render.html import POLICY, STYLE
 from ..trees import Tensors
-from ..version import version_of
+from ..version import generator, version_of
 from ..words import short_repr
 from .checking import MODULES, CheckLimits, Model, OwnModelQuestion, check, check_examples, own_examples
 from .verdict import Verdict
@@ -251,6 +251,7 @@ def page(table: Table, *, title: str | None, command: str | None) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{escape(generator())}">\n'
         f"<title>{escape(heading)}</title>\n<style>{STYLE}\n{PAGE_STYLE}</style>\n</head>\n<body>\n<main>\n"
         f'<h1>{escape(heading)}</h1>\n<p class="lead">{escape(_lead(table))}</p>\n{grid(table)}\n'
         f"<section><h2>What they ask</h2><dl>{axioms}</dl></section>\n"

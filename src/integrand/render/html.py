@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..certificate import ExampleCertificate
+from ..version import generator
 from .certificate_text import cancelling, facts, sentence, verdict
 from .escaping import escape
 from .image.pixels import COLOURS, Array
@@ -141,6 +142,7 @@ def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str]
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{escape(generator())}">\n'
         f"<title>{escape(heading)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(heading)}</h1>\n{body}\n</main>\n{run}</body>\n</html>\n"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import unicodedata
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import InputError, IntegrandWarning, ModelError, OptionError, TrainModeError
+from ...errors import InputError, IntegrandWarning, ModelError, OptionError, TrainModeError, warn
 from ...words import shown
 
 ENDLESS = 10**9
@@ -266,11 +265,10 @@ def _warn_unknown(tokenizer: Any, pieces: Sequence[Pieces]) -> None:
             if not mark and any(sign.isalnum() for sign in said)
         ]
         if 2 * sum(words) > len(words):
-            warnings.warn(
+            warn(
                 f"text {i}: the tokenizer does not know {sum(words)} of {len(words)} words, which the model reads as "
                 f"{tokenizer.unk_token}; see that it is the model's own, and made for this language.",
                 IntegrandWarning,
-                stacklevel=4,
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError
+from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError, warn
 from ...functions.target import ReadOut, Score
 from ...words import first_line
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
@@ -181,11 +180,10 @@ class Translator:
         said = dict.fromkeys(text[slice(*trimmed(text, *span))] for span in spans)
         lost = [signs for signs in said if any(unicodedata.category(sign) in TELLING for sign in signs)]
         if lost:
-            warnings.warn(
+            warn(
                 f"the translator does not know {', '.join(map(repr, lost))} in the {what}, which becomes "
                 f"{SPECIAL[UNKNOWN]}; expected English, and German out, in Latin letters.",
                 IntegrandWarning,
-                stacklevel=3,
             )
 
     def _ids(self, text: str) -> list[int]:
