@@ -22,6 +22,7 @@ from ...errors import InputError, MissingExtraError, OptionError
 from ...files import text_file, write_text
 from ...render.notebook import text_table
 from ...words import cells, percent, short_repr
+from .rdkit_signals import ctrl_c_kept
 from .result import Floats, MoleculeAttribution
 
 if TYPE_CHECKING:
@@ -331,7 +332,8 @@ def compiled(smarts: Mapping[str, str]) -> dict[str, Mol]:
 
 def matches(mol: Mol, patterns: Mapping[str, Mol]) -> dict[str, list[frozenset[int]]]:
     """The atoms of each match, by the name of the pattern; patterns without a match are left out."""
-    found = {name: mol.GetSubstructMatches(pattern, maxMatches=100_000) for name, pattern in patterns.items()}
+    with ctrl_c_kept():
+        found = {name: mol.GetSubstructMatches(pattern, maxMatches=100_000) for name, pattern in patterns.items()}
     return {name: [frozenset(match) for match in rows] for name, rows in found.items() if rows}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import InputError, MissingExtraError, OptionError
+from .rdkit_signals import ctrl_c_kept
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -286,7 +287,9 @@ def _atom_features(mol: Any) -> Floats:
         if len(ring) in _RINGS:
             out[list(ring), _ATOM[f"rings of {len(ring)}"]] += 1
     for name, pattern in (("donor", Lipinski.HDonorSmarts), ("acceptor", Lipinski.HAcceptorSmarts)):
-        out[[row for (row,) in mol.GetSubstructMatches(pattern, maxMatches=len(atoms))], _ATOM[name]] = 1
+        with ctrl_c_kept():
+            found = mol.GetSubstructMatches(pattern, maxMatches=len(atoms))
+        out[[row for (row,) in found], _ATOM[name]] = 1
     return out
 
 
