@@ -72,12 +72,13 @@ class QuickExplanation:
     result: ig.Attribution
     headline: str = ""
     notes: tuple[str, ...] = ()
+    answers: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         self.data = self.file.read_bytes()
         self.photo = types.SimpleNamespace(name=self.file.name, notes=(), digest=hashlib.sha256(self.data).hexdigest())
         self.answer = types.SimpleNamespace(probability=self.data[0] / 255)
-        self.title = f"says {hashlib.sha256(self.data).hexdigest()[:8]}"
+        self.sentence = self.title = f"says {hashlib.sha256(self.data).hexdigest()[:8]}"
 
     @property
     def shown(self) -> Any:
@@ -171,7 +172,7 @@ class MoleculeCase:
 
         def go() -> None:
             files.ready(out)
-            molecule_run.run(job, asked, asked.count(), out / "values.csv", again=again)
+            molecule_run.run(job, asked, asked.survey()[0], out / "values.csv", again=again, keep=True)
 
         return ended(go)
 
@@ -298,6 +299,7 @@ class Faults:
 
     def new(self) -> Path:
         self.number += 1
+        self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"out{self.number}"
 
     def check(self, what: str, out: Path, *, once: bool = True) -> None:

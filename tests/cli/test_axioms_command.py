@@ -48,7 +48,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_search(run, tmp_path,
     def never(*_, **__):
         raise AssertionError("the search was begun")
 
-    monkeypatch.setattr("integrand.cli.axioms_command.table", never)
+    monkeypatch.setattr("integrand.axioms.axiom_table.table", never)
     (tmp_path / "file").write_text("")
     found = run(*FEW, "--out", str(tmp_path / "file" / "table.html"))
     assert isinstance(found.exception, FileError)
@@ -67,7 +67,7 @@ def test_a_search_prints_the_table_and_the_evidence(run):
 
 
 def test_json_to_a_file_holds_code_that_runs(run, tmp_path, capsys):
-    done = run(*FEW, "--out", str(tmp_path / "deep" / "table.json"))
+    done = run(*FEW, "--out", str(tmp_path / "deep" / "table.json"), "--force")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "deep" / "table.json").read_text())
     broken = [verdict for verdict in found["verdicts"] if verdict["kept"] is False]

@@ -1,33 +1,74 @@
-"""What the commands share: what was typed, notes, errors in one line, a progress bar, what is said at the end of a batch."""
+"""What the commands share: options, what was typed, the first line for people, notes, bars, and what is said at the end.
+
+Nothing heavy is imported until a command runs: ``integrand image --help`` must not wait for a network that it does not need.
+"""
 
 from __future__ import annotations
 
 import enum
 import hashlib
+import math
 import os
+import re
 import shlex
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import torch
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from torch import nn
 
-from ..batch.resumable import BatchSummary
-from ..errors import FileError, IntegrandError, IntegrandWarning, OptionError
-from ..evaluation.progress import Progress as GradientProgress
-from ..files import LARGEST, digest_of, ready
+from ..errors import FileError, IntegrandError, OptionError, collected
+from ..files import LARGEST, digest_of, made_here, ready
 from ..words import shown
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from ..batch.resumable import BatchSummary
+    from ..certificate import ExampleCertificate
+    from ..evaluation.progress import Progress as GradientProgress
 
 Item = TypeVar("Item")
 
+has_options: ContextVar[frozenset[str]] = ContextVar("has_options", default=frozenset(("--tol", "--max-evaluations")))
+"""The options of the command that runs: no advice names another."""
+
 PICTURES = (".png", ".svg", ".pdf")
+
+WHAT, ACCURACY, OUTPUT, NETWORK, EXPERTS = (
+    "What is explained",
+    "How accurately",
+    "Output",
+    "The network",
+    "For experts",
+)
+"""The panels in which every command shows its options."""
+
+Tol = Annotated[float, typer.Option(help="The relative error to integrate to: 0.05 is 5%.", rich_help_panel=ACCURACY)]
+Most = Annotated[
+    int, typer.Option(min=17, help="Gradients that one explanation may take.", rich_help_panel=ACCURACY, metavar="N")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, with all figures.", rich_help_panel=OUTPUT)]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Replace a file that integrand did not write; make missing folders.", rich_help_panel=OUTPUT),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Also print how the numbers came about, and their errors.", rich_help_panel=OUTPUT)
+]
+Colour = Annotated[bool, typer.Option("--color/--no-color", help="Colours on a terminal.", rich_help_panel=OUTPUT)]
+Device = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.", rich_help_panel=NETWORK, show_default=False),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error happened.", rich_help_panel=EXPERTS)]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run a --model that is code. Only if you trust its source.", rich_help_panel=NETWORK),
+]
 
 
 class ScoreName(enum.StrEnum):
@@ -45,6 +86,8 @@ def typed() -> str:
 
 def default_device() -> str:
     """The device to compute on if none is named: the GPU if there is one, else the CPU."""
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -53,15 +96,134 @@ def coloured(wanted: bool = True) -> bool:
     return wanted and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def headline_of(result: Any) -> str:
+    """The one line that answers: what the network said, what mattered most, and how sure the numbers are.
+
+    Args:
+        result: that of any application, which has it as its ``sentence``; of anything else, the first line of its text.
+    """
+    return str(getattr(result, "sentence", "")) or next(iter(str(result).splitlines()), "")
+
+
+def figures(example: ExampleCertificate) -> str:
+    """The figures of a certificate with their names, one to a line, for ``--verbose``."""
+    from ..render.certificate_text import facts, sum_note
+
+    rows = [(name, value) for name, value, _ in facts(example)]
+    wide = max(len(name) for name, _ in rows)
+    lines = [f"  {name.ljust(wide)}  {shown(value)}" for name, value in rows]
+    lines.append(f"  {'Status'.ljust(wide)}  {example.status.value}")
+    notes = [f"  {in_options(note)}" for note in (sum_note(example), example.remedy) if note]
+    return "\n".join([*lines, *notes])
+
+
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Collect this package's warnings as notes for the user, each once; hide the warnings of other packages."""
+    """Collect this package's warnings as notes for the user, each once, worded for a command; hide those of others."""
     notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", IntegrandWarning)
+    with collected() as warned:
         yield notes
-    notes += dict.fromkeys(str(warning.message) for warning in caught)
+    notes += dict.fromkeys(in_options(text) for text in warned)
+
+
+def in_options(text: str) -> str:
+    """A message of the package in the words of the command that runs: advice names its options, not Python's keywords.
+
+    Args:
+        text: a remedy, a warning or an error, as Python's users read it.
+    """
+    for pattern, replacement in _WORDS:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def _has(option: str) -> bool:
+    """Whether the command that runs has an option."""
+    return option in has_options.get()
+
+
+def _missed(found: re.Match[str]) -> str:
+    """What to do where the work that was allowed was not enough for the tolerance."""
+    error, tol, needed = found.groups()
+    advice = []
+    if _has("--max-evaluations"):
+        advice.append(f"allow more work with --max-evaluations {_rounded_up(float(needed)) if needed else 8000}")
+    if _has("--tol"):
+        advice.append(f"ask for less with --tol {_rounded_up(float(error) * 1.05) / 100:g}")
+    return f"the error is estimated at {error}%, not within {tol}; {' or '.join(advice) or 'take the numbers as rough'}"
+
+
+def _coarser(found: re.Match[str]) -> str:
+    """What to do where numbers of so few digits allow no smaller error."""
+    advice = [f"compute with --dtype {found[1]}"] if found[1] and _has("--dtype") else []
+    advice.append(f"ask for less with --tol {_rounded_up(float(found[2]) * 1.05) / 100:g}" if _has("--tol") else "accept that")
+    return " or ".join(advice)
+
+
+def _rounded_up(value: float) -> float:
+    """The next number with at most two digits that is larger.
+
+    >>> _rounded_up(5213), _rounded_up(3.1), _rounded_up(120)
+    (5300, 3.2, 130)
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    more = (math.floor(value / unit + 1e-9) + 1) * unit
+    return int(more) if unit >= 1 else round(more, 9)
+
+
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        r"the tolerance was not met for 1 of 1 example\(s\); example 0: [a-z ]+: the error is estimated",
+        "not as exact as asked for: the error is estimated",
+    ),
+    (
+        r"the tolerance was not met for (\d+) of (\d+) example\(s\); example (\d+): [a-z ]+: ",
+        lambda found: f"not as exact as asked for in {found[1]} of {found[2]} (first: number {int(found[3]) + 1}): ",
+    ),
+    (
+        r"the error is estimated at ([\d.e+-]+)%, not within ([\d.e+-]+%); raise max_evaluations, steps or memory"
+        r"(?: \(about (\d+) evaluations\))?, or ask for a larger tol\b",
+        _missed,
+    ),
+    (r"(?:use (?:precision='float32'|a model and input in (float\d+)) or|or ask for) a tolerance above ([\d.]+)%", _coarser),
+    (r"or ask for a larger tol\b", "or ask for less with a larger --tol"),
+    (r"raise max_evaluations, steps or memory", "allow more work with a larger --max-evaluations"),
+    (r"too few steps to estimate the error; use more, or None to integrate to a tolerance", "too little work to say how exact"),
+    # names of options
+    (r"baseline='(\w+)' or a token id may converge", r"--baseline \1 may do better"),
+    (r"\b(?:pass|with|Pass one as|Use) (target|score|baseline)=(?:'([\w-]+)')?", r"with --\1 \2"),
+    (r"\bscore='([\w-]+)'", r"--score \1"),
+    (r"\bbaseline='([\w-]+)'", r"--baseline \1"),
+    (r"Compare baselines with integrand\.baselines\.diagnose\(model, x\), or average several", "Try another --baseline"),
+    (r" Pass chunk=\d+ to start there\.", ""),
+    (r"\bgot (target|score|baseline|tol|path|device|max_evaluations|beam)=", r"got --\1 "),
+    # counting from one, as people do
+    (r"\btext (\d+): ", lambda found: f"text {int(found[1]) + 1}: "),
+    (r" for example\(s\) \[0\]", ""),
+    (r" for 1 of 1 example\(s\)", ""),
+    (r"of example 0 and", "and"),
+    (r"\bexample\(s\)", "inputs"),
+)
+"""This package's words in messages, and those of its commands, in the order in which they are replaced."""
+
+
+_LIVE: list[Progress] = []
+"""The bars on the terminal, if there are any: what is printed goes above them."""
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a text, with its colours, above the bars if there are some; nothing in it is made harmless.
+
+    Args:
+        text: one line or several.
+        err: print it to standard error.
+    """
+    if _LIVE and (sys.stderr if err else sys.stdout).isatty():
+        from rich.text import Text
+
+        _LIVE[-1].console.print(Text.from_ansi(text), soft_wrap=True, highlight=False)
+    else:
+        typer.echo(text, err=err, color=True)
 
 
 def print_shown(text: str, *, err: bool = False) -> None:
@@ -71,7 +233,7 @@ def print_shown(text: str, *, err: bool = False) -> None:
         text: one line or several; without colours.
         err: print it to standard error.
     """
-    typer.echo(shown(text, lines=True), err=err)
+    echo(shown(text, lines=True), err=err)
 
 
 def print_line(text: str, *, err: bool = False) -> None:
@@ -81,7 +243,7 @@ def print_line(text: str, *, err: bool = False) -> None:
         text: the line; without colours.
         err: print it to standard error.
     """
-    typer.echo(shown(text), err=err)
+    echo(shown(text), err=err)
 
 
 def say(notes: Sequence[str]) -> None:
@@ -105,13 +267,64 @@ def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
         raise IntegrandError(f"{where}: {type(error).__name__}: {said}. {rest}--debug shows where it happened.") from error
 
 
-def check_out(out: Path | None, endings: Sequence[str]) -> None:
-    """Check before the work begins that the output file has one of these endings and that its folder can be written to."""
+def check_name(option: str, name: str, expected: str) -> None:
+    """Refuse an empty name, as a variable of a shell that is not set gives it.
+
+    Args:
+        option: where it was given, for the error.
+        name: what was given.
+        expected: what it should have been.
+    """
+    if not name.strip():
+        raise OptionError(f"got {option} {name!r}, which is empty; expected {expected}.")
+
+
+def check_out(out: Path | None, endings: Sequence[str], *, force: bool = False) -> None:
+    """Check before the work begins that an output file has one of these endings, and that it may be written.
+
+    Args:
+        out: the file; None if there is none.
+        endings: what its name may end in.
+        force: replace whatever is there, and make the folders that are missing.
+    """
     if out is None:
         return
     if out.suffix.lower() not in endings:
         raise OptionError(f"got --out {str(out)!r}; expected a file that ends in {', '.join(endings)}.")
+    check_place(out, force=force)
+
+
+def check_place(out: Path, *, force: bool) -> None:
+    """Check that an output file is new or ours, and that its folder is there and can be written to.
+
+    Args:
+        out: the file, of any kind.
+        force: replace whatever is there, and make the folders that are missing.
+    """
+    check_folder(out.parent, f"--out {shown(str(out))!r}", force=force)
     ready(out.parent)
+    if not force and out.is_file() and not made_here(out):
+        raise OptionError(
+            f"got --out {shown(str(out))!r}, which is there already and was not written by integrand; expected a new name. "
+            "--force replaces it."
+        )
+
+
+def check_folder(folder: Path, asked: str, *, force: bool) -> None:
+    """Check that a folder is there, so that a typing error in a path does not become a folder.
+
+    Args:
+        folder: where something is to be written.
+        asked: the option that asks for it, for the error.
+        force: the folder will be made.
+    """
+    if force or folder.exists():
+        return
+    near = next((one for one in folder.absolute().parents if one.is_dir()), Path("/"))
+    raise OptionError(
+        f"got {asked}, and there is no folder {shown(str(folder))!r}; expected one that exists (the nearest is "
+        f"{shown(str(near))!r}). --force makes it."
+    )
 
 
 def stamp(file: Path, *, most: int = LARGEST) -> str:
@@ -129,6 +342,9 @@ def stamp(file: Path, *, most: int = LARGEST) -> str:
 
 def weights_digest(*models: object) -> str:
     """A digest of the weights and buffers of those of some objects that are networks; others, such as names, do not count."""
+    import torch
+    from torch import nn
+
     found = hashlib.sha256()
     for model in models:
         for key, value in model.state_dict().items() if isinstance(model, nn.Module) else ():
@@ -140,46 +356,131 @@ def weights_digest(*models: object) -> str:
     return found.hexdigest()
 
 
-class BatchBar:
-    """A progress bar over many inputs, and over the gradients of the one at hand if there is something to call the inputs."""
+class Screen:
+    """What a person sees while a command works: what it is doing, and bars with the time left. On a terminal only."""
 
-    def __init__(self, bar: Progress, total: int, what: str) -> None:
-        """Add the lines of the bar.
+    def __init__(self, bar: Progress | None) -> None:
+        """Begin with nothing on it.
 
         Args:
-            bar: what draws them.
-            total: how many inputs there are.
-            what: what to call the inputs; if empty, there is one line, called after the input at hand.
+            bar: what draws the lines; None to draw nothing.
         """
         self._bar = bar
-        self._inputs = bar.add_task(what, total=total, visible=not what or total > 1)
-        self._gradients = bar.add_task("", total=None) if what else None
 
-    def begin(self, name: str) -> None:
-        """Show the name of the input that is explained now."""
-        name = shown(name)  # a bar has one line
-        if self._gradients is None:
-            self._bar.update(self._inputs, description=name[:40])
-        else:
-            self._bar.reset(self._gradients, total=None, description=name[:80])
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Show a line that says what is going on, with the time it has taken so far, until the block ends."""
+        if self._bar is None:
+            yield
+            return
+        task = self._bar.add_task(shown(what), total=None, left="")
+        try:
+            yield
+        finally:
+            self._bar.remove_task(task)
 
-    def advance(self, count: int) -> None:
-        """Count inputs that are done with."""
-        self._bar.advance(self._inputs, count)
+    def loading(self) -> Any:
+        """:meth:`doing` for what every command begins with: the packages and the weights are read."""
+        return self.doing("loading the network")
 
-    def tell(self, step: GradientProgress) -> None:
-        """Show how many gradients of the input at hand are computed."""
-        if self._gradients is not None:
-            self._bar.update(self._gradients, completed=step.gradients, total=max(step.expected, step.gradients))
+    def close(self) -> None:
+        """Take the bars away: the answer is printed next."""
+        if self._bar is not None and self._bar in _LIVE:
+            self._bar.stop()
+            _LIVE.remove(self._bar)
+
+    def batch(self, total: int, what: str = "") -> BatchBar:
+        """Add the bars of a run over inputs.
+
+        Args:
+            total: how many there are.
+            what: what to call them; if empty, there is one line, called after the input at hand.
+        """
+        return BatchBar(self._bar, total, what)
 
 
 @contextmanager
-def batch_bar(total: int, what: str = "", *, quiet: bool = False) -> Iterator[BatchBar]:
-    """A :class:`BatchBar` on standard error if that is a terminal; one that shows nothing otherwise, or if ``quiet``."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        yield BatchBar(bar, total, what)
+def working(*, quiet: bool = False) -> Iterator[Screen]:
+    """A :class:`Screen` on standard error if that is a terminal; one that shows nothing otherwise, or if ``quiet``."""
+    if quiet or not sys.stderr.isatty():
+        yield Screen(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    # What commands print is theirs to place: redirecting would send the answer to standard error.
+    how: dict[str, Any] = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    with Progress(*columns, console=Console(stderr=True), **how) as bar:
+        _LIVE.append(bar)
+        screen = Screen(bar)
+        try:
+            yield screen
+        finally:
+            screen.close()
+
+
+class BatchBar:
+    """A bar over inputs with the time left, and one over the work on the input at hand if there is something to call them."""
+
+    def __init__(self, bar: Progress | None, total: int, what: str = "") -> None:
+        """Add the lines of the bar.
+
+        Args:
+            bar: what draws them; None to draw nothing.
+            total: how many inputs there are.
+            what: what to call the inputs; if empty, there is one line, called after the input at hand.
+        """
+        self._bar, self._total, self._what = bar, total, what
+        self._done, self._gradients, self._share = 0, 0, 0.0
+        self._inputs: TaskID | None = None
+        self._work: TaskID | None = None
+        if bar is not None:
+            self._inputs = bar.add_task(what, total=total, visible=total > 1, left="left")
+            self._work = bar.add_task(what, total=None, visible=bool(what) or total == 1, left="")
+
+    def begin(self, name: str) -> None:
+        """Show the name of the input that is explained now."""
+        if self._bar is None or self._inputs is None or self._work is None:
+            return
+        name = shown(name)  # a bar has one line
+        self._gradients, self._share = 0, 0.0
+        self._bar.reset(self._work, total=None, description=name[:40], left="")
+        if not self._what:
+            self._bar.update(self._inputs, description=name[:40])
+
+    def advance(self, count: int) -> None:
+        """Count inputs that are done with."""
+        self._done += count
+        if self._bar is not None and self._inputs is not None:
+            said = {"description": f"{self._done} of {self._total} {self._what}"} if self._what else {}
+            self._bar.update(self._inputs, advance=count, **said)  # type: ignore[arg-type]
+
+    def count(self, done: int, total: int) -> None:
+        """Show how many parts of the input at hand are done: the ``progress=`` of functions that count."""
+        if self._bar is not None and self._work is not None:
+            self._bar.update(self._work, completed=done / max(total, 1), total=1.0, left="left")
+
+    def tell(self, step: GradientProgress) -> None:
+        """Show how much of the work on the input at hand is done.
+
+        The total is an estimate that moves: the bar shows the share, which never goes back, so that the time left is known.
+        """
+        if self._bar is None or self._work is None:
+            return
+        if step.gradients < self._gradients:  # another integral for the same input
+            self._share = 0.0
+            self._bar.reset(self._work, total=1.0)
+        self._gradients = step.gradients
+        self._share = max(self._share, step.gradients / max(step.expected, step.gradients, 1))
+        self._bar.update(self._work, completed=self._share, total=1.0, left="left")
 
 
 @contextmanager
@@ -195,6 +496,18 @@ def stoppable(command: str) -> Iterator[None]:
         how = "without --again it goes on, with old results for the rest" if anew else "the same command goes on where it was"
         print_line(f"stopped; {how}: {shlex.join(kept)}", err=True)
         raise typer.Exit(130) from None
+
+
+def say_resumed(summary: BatchSummary[Item], total: int, what: str) -> None:
+    """Before the first input that is explained now, print to standard error how many an earlier run has done.
+
+    Args:
+        summary: the run so far, without that input.
+        total: how many inputs there are.
+        what: what they are called.
+    """
+    if summary.known and summary.known == summary.total:
+        print_line(f"going on: {summary.known} of {total} {what} were done before", err=True)
 
 
 def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from ..errors import FileError
-from ..files import append, appending, locked, reading, replacing, writing
+from ..files import append, appending, locked, reading, remove, replacing, writing
 from ..words import shown
 
 Entry = dict[str, Any]
@@ -129,6 +129,7 @@ class LineStore:
 
     Attributes:
         mark: the fingerprint of the settings.
+        spent: set it where everything that the store is kept for is done: its file is removed when it is closed.
     """
 
     MARK, NAME, CHECK = 16, 32, 16
@@ -149,6 +150,7 @@ class LineStore:
             lines.seek(0)
             self._places = {line.name: line.place for line in _lines(lines) if line.name}
         self._stale = set(self._places) if again else set()
+        self.spent = False
 
     @staticmethod
     @contextmanager
@@ -170,7 +172,9 @@ class LineStore:
         with locked(path):
             _tidy(path)
             with appending(path) as kept:
-                yield LineStore(kept, settings, path=path, again=again)
+                yield (store := LineStore(kept, settings, path=path, again=again))
+            if store.spent:
+                remove(path)
 
     def get(self, key: str) -> Entry | None:
         """Read the entry of an input; None if there is none with these settings, it is to be made again, or it is damaged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from ..errors import IntegrandError
 from ..version import version_of
 
 
@@ -32,7 +34,30 @@ class CommandEntry:
         module, _, name = self.function.partition(":")
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         one.command(self.name)(getattr(import_module(f"..{module}", __package__), name))
-        return get_command(one)
+        command = get_command(one)
+        command.callback = _worded(command.callback, frozenset(name for one in command.params for name in one.opts))
+        # Paragraphs that fit any width: typer keeps the line breaks of a docstring.
+        command.help = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+        return command
+
+
+def _worded(function: Callable[..., Any] | None, options: frozenset[str]) -> Callable[..., Any]:
+    """A command whose errors and notes give advice in terms of its own options, not of Python's keywords."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        from ..apps.command_line import has_options, in_options
+
+        assert function is not None
+        token = has_options.set(options)
+        try:
+            return function(*args, **kwargs)
+        except IntegrandError as error:
+            error.args = (in_options(str(error)),)
+            raise
+        finally:
+            has_options.reset(token)
+
+    return run
 
 
 COMMANDS = (

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table as Grid
-from rich.text import Text
-from torch import Tensor
 
-from ..apps.command_line import ScoreName, print_line, typed
-from ..axioms.axiom_table import METHODS, Step, Table, table
-from ..axioms.verdict import Verdict
+from ..apps.command_line import (
+    ACCURACY,
+    EXPERTS,
+    NETWORK,
+    OUTPUT,
+    WHAT,
+    Force,
+    ScoreName,
+    Screen,
+    Trust,
+    check_name,
+    check_place,
+    print_line,
+    typed,
+    working,
+)
 from ..certificate import AXIOMS
 from ..errors import FileError, OptionError
-from ..files import ready, write_text
-from ..loading import load_model
-from ..methods import by_name
-from ..tensor_files import read_tensors
-from ..trees import Tensors, flatten
+from ..files import write_text
+from ..version import generator
 from ..words import first_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from torch import Tensor
+
+    from ..axioms.axiom_table import Step, Table
+    from ..axioms.verdict import Verdict
+    from ..trees import Tensors
 
 
 class Format(enum.StrEnum):
@@ -41,38 +52,76 @@ _STYLE = {"kept": "green", "broken": "yellow", "promise refuted": "bold red"}
 
 
 def axioms(
-    method: Annotated[list[str] | None, typer.Option(help="A method to check; may come several times. Default: all.")] = None,
-    axiom: Annotated[list[str] | None, typer.Option(help=f"An axiom; several times. One of {', '.join(AXIOMS)}.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="A method to check; may come several times. Default: all.", rich_help_panel=WHAT, metavar="NAME"),
+    ] = None,
+    axiom: Annotated[
+        list[str] | None,
+        typer.Option(help=f"An axiom; several times. One of {', '.join(AXIOMS)}.", rich_help_panel=WHAT, metavar="NAME"),
+    ] = None,
+    input: Annotated[
+        str | None, typer.Option(help="With --model: a .pt, .npy, .npz or .safetensors file.", rich_help_panel=WHAT)
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="Instead of --input: random numbers, such as 3,224,224.", rich_help_panel=WHAT)
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="With --model: a number, or a file like --input. Default: 0.", rich_help_panel=WHAT)
+    ] = None,
+    target: Annotated[
+        int | None, typer.Option(help="With --model: the output to explain. Default: the top class.", rich_help_panel=WHAT)
+    ] = None,
+    score: Annotated[
+        ScoreName | None, typer.Option(help="With --model: what is explained. Default: logit.", rich_help_panel=WHAT)
+    ] = None,
+    examples: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cases that each search tries; with --model, rows.", rich_help_panel=ACCURACY),
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Default: by the ending of --out, else text.", rich_help_panel=OUTPUT)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file to write to.", rich_help_panel=OUTPUT)] = None,
+    evidence: Annotated[
+        bool,
+        typer.Option("--evidence/--no-evidence", help="Print the counter-examples below the table.", rich_help_panel=OUTPUT),
+    ] = True,
+    force: Force = False,
     model: Annotated[
         str | None,
-        typer.Option(help="Check this model instead of searching small networks: package.module:function. Put into eval mode."),
+        typer.Option(
+            help="Check this model instead of searching small networks: package.module:function. Put into eval mode.",
+            rich_help_panel=NETWORK,
+        ),
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run the code of --model and --equivalent.")] = False,
-    input: Annotated[str | None, typer.Option(help="With --model: a .pt, .npy, .npz or .safetensors file.")] = None,
-    shape: Annotated[str | None, typer.Option(help="Instead of --input: random numbers, such as 3,224,224.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="With --model: a number, or a file like --input. Default: 0.")] = None,
-    target: Annotated[int | None, typer.Option(help="With --model: the output to explain. Default: the top class.")] = None,
-    score: Annotated[ScoreName | None, typer.Option(help="With --model: what is explained. Default: logit.")] = None,
-    equivalent: Annotated[str | None, typer.Option(help="With --model: another model that computes the same.")] = None,
-    examples: Annotated[int | None, typer.Option(min=1, help="Cases that each search tries; with --model, rows.")] = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    format: Annotated[Format | None, typer.Option(help="Default: by the ending of --out, else text.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A file to write to.")] = None,
-    evidence: Annotated[bool, typer.Option(help="Print the counter-examples below the table.")] = True,
+    trust: Trust = False,
+    equivalent: Annotated[
+        str | None, typer.Option(help="With --model: another model that computes the same.", rich_help_panel=NETWORK)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel=EXPERTS)] = 0,
 ) -> None:
     """Which axioms of the paper does each method keep? With the evidence for every answer.
 
     Without --model, a search for counter-examples over small networks. With it, checks on a model and input of yours. Ends
     with 1 if a promise of a method was refuted.
     """
+    for option, name in (("--model", model), ("--equivalent", equivalent)):
+        if name is not None:
+            check_name(option, name, "a model in code, such as package.module:function")
     if out is not None:
-        ready(out.parent)  # before the work, not after it
-    options = _on_model(model, input, shape, baseline, target, score, equivalent, seed, trust=trust)
-    if examples:
-        options["examples" if model else "max_examples"] = examples
-    chosen = [by_name(name) for name in method] if method else METHODS
-    kind = format or _by_ending(out)
-    with _bar(len(chosen) * len(axiom or AXIOMS)) as tell:
+        check_place(out, force=force)  # before the work, not after it
+    with working() as screen:
+        with screen.doing("loading"):
+            from ..axioms.axiom_table import METHODS, table
+            from ..methods import by_name
+
+            options = _on_model(model, input, shape, baseline, target, score, equivalent, seed, trust=trust)
+            if examples:
+                options["examples" if model else "max_examples"] = examples
+            chosen = [by_name(name) for name in method] if method else METHODS
+        kind = format or _by_ending(out)
+        tell = _told(screen, len(chosen) * len(axiom or AXIOMS))
         found = table(chosen, axioms=axiom or AXIOMS, seed=seed, progress=tell, **options)
     command = typed()
     if kind is Format.html:
@@ -80,7 +129,7 @@ def axioms(
     elif kind is Format.json:
         _write(found.json(), out)
     elif out is not None:
-        _write(str(found), out)
+        _write(f"{found}\n\n# {generator()}: {command}", out)
     else:
         _show(found, evidence=evidence)
     if found.refuted:
@@ -109,6 +158,10 @@ def _on_model(
         return {}
     if (input is None) == (shape is None):
         raise OptionError("--model needs an input: expected --input x.npy (or .pt, .npz, .safetensors), or --shape 3,224,224.")
+    import torch
+
+    from ..loading import load_model
+
     x: Tensors = load_tensors(input) if input is not None else random_input(shape or "", seed=seed)
     loaded = load_model(model, trust=trust)
     other = None if equivalent is None else load_model(equivalent, trust=trust, what="--equivalent")
@@ -124,8 +177,10 @@ def _on_model(
     }
 
 
-def _try(name: str, model: Any, x: torch.Tensor, shape: str) -> None:
+def _try(name: str, model: Any, x: Tensor, shape: str) -> None:
     """Run a model once on an input of the shape that was typed; if it fails, report its error in one line."""
+    import torch
+
     try:
         with torch.no_grad():
             model(x)
@@ -157,17 +212,26 @@ def _write(text: str, out: Path | None) -> None:
     print_line(f"wrote {out}", err=True)
 
 
-@contextmanager
-def _bar(cells: int) -> Iterator[Callable[[Step], object]]:
-    """A progress bar if standard error is a terminal, or none; gives the function that moves it."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=cells)
-        yield lambda step: bar.update(task, completed=step.done, description=f"{step.method}, {step.axiom}")
+def _told(screen: Screen, cells: int) -> Callable[[Step], object]:
+    """The function that shows how many cells of the table are done, and which comes next."""
+    bar = screen.batch(cells)
+    done = 0
+
+    def tell(step: Step) -> None:
+        nonlocal done
+        bar.begin(f"{step.method}, {step.axiom}")
+        bar.advance(step.done - done)
+        done = step.done
+
+    return tell
 
 
 def _show(found: Table, *, evidence: bool) -> None:
     """Print the table in colours and, if wanted, the counter-examples below it."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
     console = Console()
     grid = Grid(
         "method", *(_HEADS.get(axiom, axiom) for axiom in found.axioms), title=f"On {found.where}", title_justify="left"
@@ -205,6 +269,8 @@ _LEGEND = "kept 100: none of 100 cases broke it.  *: though the method does not 
 
 
 def _cell(verdict: Verdict) -> Text:
+    from rich.text import Text
+
     words = {"undecided": "?", "refused": "no rule", "nothing to try": "nothing to try"}
     if verdict.kept:
         star = "" if verdict.promise is None or verdict.promise.kept else " *"
@@ -219,10 +285,14 @@ def load_tensors(text: str, *, what: str = "--input") -> Tensors:
         raise OptionError(f"got {what} {text!r}; expected a file that ends in {', '.join(endings)}.")
     if not path.exists():
         raise FileError(f"{what}: there is no file {text!r}; expected tensors to explain.")
+    from ..tensor_files import read_tensors
+
     return _alone(read_tensors(path, what=what))
 
 
 def _alone(found: Any) -> Tensors:
+    from ..trees import flatten
+
     if isinstance(found, dict) and len(found) == 1:
         found = next(iter(found.values()))
     tree, leaves = flatten(found, what="what the file holds")
@@ -231,6 +301,8 @@ def _alone(found: Any) -> Tensors:
 
 def random_input(shape: str, *, seed: int = 0) -> Tensor:
     """Draw one example from a normal distribution, with a shape such as ``3,224,224``; the same seed gives the same example."""
+    import torch
+
     try:
         sizes = tuple(int(part) for part in shape.split(","))
         if min(sizes) < 1:

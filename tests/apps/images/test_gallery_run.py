@@ -17,7 +17,7 @@ from benchmarks.faults import Page, QuickExplanation, drawn
 from integrand import files
 from integrand.apps.images import gallery_run
 from integrand.apps.images.gallery_run import STATE, PhotoJob, page_name, run_many, run_one, told_apart
-from integrand.errors import FileError
+from integrand.errors import FileError, OptionError
 
 RESULT = drawn(4)
 
@@ -273,7 +273,9 @@ def test_nothing_is_written_through_links_that_somebody_planted(studio: Studio) 
     (studio.folder / "out").mkdir()
     for name in ("index.html", "index.html.part", page_name(str(photo), "x", "y") + ".part"):
         (studio.folder / "out" / name).symlink_to(precious)
-    assert studio.run(photo) == 0
+    with pytest.raises(OptionError, match=r"not written by integrand.* --force"):
+        studio.run(photo)
+    assert studio.run(photo, force=True) == 0
     (studio.folder / "out" / STATE).unlink()
     (studio.folder / "out" / STATE).symlink_to(precious)
     with pytest.raises(FileError, match="it is a link"):

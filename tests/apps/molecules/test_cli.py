@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 from integrand import files
 from integrand.apps import molecules
 from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_files, molecule_run
-from integrand.apps.molecules import cli as molecule_command
 from integrand.apps.molecules.admet import endpoints
 from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
 from integrand.cli import main
@@ -109,8 +108,12 @@ def test_one_molecule_in_the_terminal(run: Run, model: Counting) -> None:
     assert ["by", "kind", "atoms", "+2", "53%"] in lines
     assert ["bonded", "pairs", "+1.5", "40%"] in lines
     assert ["by", "pattern", "hydroxyl", "+2.5", "67%"] in lines
-    assert "converged" in lines[-1]
     assert done.stderr == ""
+    assert "F(x" not in done.stdout
+    assert "Gradients evaluated" not in done.stdout
+    told = run("CCO", "--verbose").stdout
+    assert "Gradients evaluated" in told
+    assert "converged" in told.splitlines()[-1]
 
 
 def test_numbers_of_atoms_and_bonds_as_a_table(run: Run, model: Counting, tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_atoms_of_an_sd_file_keep_their_numbers_and_places(run: Run, model: Coun
     given = Chem.AddHs(Chem.MolFromSmiles("OCC"))
     AllChem.EmbedMolecule(given, randomSeed=1)
     (tmp_path / "a.sdf").write_text(Chem.MolToMolBlock(given) + "$$$$\n")
-    assert run("--file", "a.sdf", "--out", "b.csv").exit_code == 0
+    assert run("--file", "a.sdf", "--out", "b.csv", "--keep").exit_code == 0
     found = [row for row in table(tmp_path / "b.csv") if row["kind"] == "atom"]
     assert [(row["index"], row["name"]) for row in found] == [("0", "O"), ("1", "C"), ("2", "C")]
     assert [float(row["total"]) for row in found] == pytest.approx([2.5, 0.75, 0.5])
@@ -218,8 +221,10 @@ def test_what_cannot_be_written_leaves_nothing_behind(run: Run, model: Counting,
 
 @pytest.mark.parametrize(("ending", "start"), [("svg", b"<"), ("png", b"\x89PNG")])
 def test_a_picture_of_one_molecule(run: Run, model: Counting, tmp_path: Path, ending: str, start: bytes) -> None:
-    done = run("CCO", "--out", f"deep/a.{ending}")
-    assert done.exit_code == 0, done.output
+    assert "there is no folder 'deep'" in str(run("CCO", "--out", f"deep/a.{ending}").exception)
+    for force in (("--force",), ()):  # what was written here may be written again
+        done = run("CCO", "--out", f"deep/a.{ending}", *force)
+        assert done.exit_code == 0, done.output
     assert (tmp_path / "deep" / f"a.{ending}").read_bytes().startswith(start)
     refused = run("CCO", "CC", "--out", f"b.{ending}")
     assert "for 2 molecules" in str(refused.exception)
@@ -277,8 +282,11 @@ def test_a_stopped_run_goes_on_and_gives_the_same_file(run: Run, model: Counting
     model.stop_at = -1
     done = run("--file", "many.smi", "--out", name)
     assert done.exit_code == 0, done.output
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["m5", "m6"]  # an answer for each as it comes
     assert "explained 6 of 6 molecule(s) (4 done before)" in done.stderr
+    assert "going on: 4 of 6 molecules were done before" in done.stderr
     assert len(model.explained) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["many.smi", name])  # what was kept is gone
     resumed = (tmp_path / name).read_bytes()
     assert run("--file", "many.smi", "--out", name, "--again").exit_code == 0
     assert len(model.explained) == 12
@@ -294,7 +302,7 @@ class Together:
         made = GraphModel(oxygens, "simple", ("oxygens",), "counting", logits=False)
         monkeypatch.setattr(molecules, "load", lambda name, device: made)
         monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: self.called(model, given, how))
-        monkeypatch.setattr(molecule_command, "TOGETHER", 2)
+        monkeypatch.setattr(molecule_run, "TOGETHER", 2)
 
     def called(self, model: GraphModel, given: Sequence[str], how: dict[str, Any]) -> list[MoleculeAttribution]:
         if len(self.batches) == self.stop_at:
@@ -340,13 +348,13 @@ def test_molecules_that_miss_the_tolerance_are_named(run: Run, monkeypatch: pyte
     explain = GraphModel.explain
     monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: explain(model, given, steps=1, **how))
     done = run("CCO", "O", "--tol", "1e-4")
-    assert "note: the tolerance was not met for 2 of 2 molecule(s): CCO, O" in done.stderr
+    assert "note: not as exact as asked for: 2 of 2 molecules (CCO, O); allow more work with --max-evaluations" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text(MANY)
-    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
     whole, kept = (tmp_path / "values.csv").read_bytes(), tmp_path / "values.progress.jsonl"
     lines = kept.read_bytes()
     assert lines.count(b"\n") == 6
@@ -354,13 +362,13 @@ def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counti
     for lost in (1, 2, last // 2, last - 1, last):
         kept.write_bytes(lines[:-lost])
         model.explained.clear()
-        assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+        assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
         assert model.explained == ([] if lost == 1 else ["CCCCCCO"])  # a line that lost its end only is whole
         assert (tmp_path / "values.csv").read_bytes() == whole
         assert kept.read_bytes().endswith(lines[-last:])
     kept.write_bytes(lines.replace(b'"atoms"', b'"a\x00oms"', 1))  # a damaged line counts as nothing
     model.explained.clear()
-    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
     assert model.explained == ["CO"]
     assert (tmp_path / "values.csv").read_bytes() == whole
 
@@ -368,7 +376,7 @@ def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counti
 def test_what_is_done_serves_every_ending_and_every_order(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text(MANY)
     (tmp_path / "more.smi").write_text("CCCCCCCO new\n" + "".join(reversed(MANY.splitlines(keepends=True))))
-    assert run("--file", "many.smi", "--out", "a.html").exit_code == 0
+    assert run("--file", "many.smi", "--out", "a.html", "--keep").exit_code == 0
     model.explained.clear()
     assert run("--file", "more.smi", "--out", "a.json", "--smarts", "alcohol=CO").exit_code == 0
     assert model.explained == ["CCCCCCCO"]
@@ -380,13 +388,13 @@ def test_what_is_done_serves_every_ending_and_every_order(run: Run, model: Count
 def test_another_model_or_option_is_computed_again(
     run: Run, model: Counting, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    assert run("CCO", "--out", "a.csv").exit_code == 0
+    assert run("CCO", "--out", "a.csv", "--keep").exit_code == 0
     other = Counting("another") if change == "model" else model
     monkeypatch.setattr(molecules, "load", lambda name, device: other)
     model.explained.clear()
-    assert run("CCO", "--out", "a.csv", *(("--tol", "0.02") if change == "tol" else ())).exit_code == 0
+    assert run("CCO", "--out", "a.csv", "--keep", *(("--tol", "0.02") if change == "tol" else ())).exit_code == 0
     assert other.explained == ["CCO"]
-    assert run("CCO", "--out", "a.csv").exit_code == 0  # what the first one did is there still
+    assert run("CCO", "--out", "a.csv", "--keep").exit_code == 0  # what the first one did is there still
     assert other.explained == ["CCO"]
 
 
@@ -401,7 +409,7 @@ def test_quiet_says_only_what_went_wrong(run: Run, model: Counting) -> None:
 
 def test_molecules_of_a_table_by_a_column(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("name,structure A,smiles\nx,O,C\n")
-    assert run("--file", "t.csv", "--column", "structure_a").stdout.splitlines()[0] == "x: O"
+    assert run("--file", "t.csv", "--column", "structure_a").stdout.splitlines()[1] == "O"
 
 
 @pytest.mark.parametrize(
@@ -579,7 +587,7 @@ def test_a_second_run_on_the_same_stem_is_refused_and_changes_nothing(run: Run, 
 
 def test_an_interrupted_run_that_does_all_again_keeps_what_was_there(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text(MANY)
-    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
+    assert run("--file", "many.smi", "--out", "a.csv", "--keep").exit_code == 0
     before = (tmp_path / "a.csv").read_bytes()
     model.explained.clear()
     model.stop_at = 2
@@ -606,7 +614,7 @@ def test_a_title_is_never_a_formula(run: Run, model: Counting, tmp_path: Path) -
 def test_an_output_with_the_longest_name(run: Run, model: Counting, tmp_path: Path) -> None:
     names = ["x" * 250 + "a.csv"[1:], "x" * 249 + "y.csv"]
     for name in names:
-        assert run("CCO", "--out", name).exit_code == 0
+        assert run("CCO", "--out", name, "--keep").exit_code == 0
         assert table(tmp_path / name)[0]["smiles"] == "CCO"
     assert len(list(tmp_path.iterdir())) == 4  # two tables, each with what is done
     assert len(model.explained) == 2
@@ -616,7 +624,8 @@ def test_nothing_is_written_through_links_that_somebody_planted(run: Run, model:
     (tmp_path / "precious").write_text("mine\n")
     for name in ("a.csv", "a.csv.part", "b.progress.jsonl"):
         (tmp_path / name).symlink_to("precious")
-    assert run("CCO", "--out", "a.csv").exit_code == 0
+    assert "not written by integrand" in str(run("CCO", "--out", "a.csv").exception)
+    assert run("CCO", "--out", "a.csv", "--force").exit_code == 0
     assert "it is a link" in str(run("CCO", "--out", "b.csv").exception)
     assert (tmp_path / "precious").read_text() == "mine\n"
 
@@ -699,7 +708,7 @@ def test_a_record_with_a_problem_leaves_the_molecule_of_the_same_text_alone(
 
 def test_molecules_that_come_twice_were_not_done_before(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text("CCO\nCO\nCCO\nCO\nO\n")
-    done = run("--file", "many.smi", "--out", "a.csv")
+    done = run("--file", "many.smi", "--out", "a.csv", "--keep")
     assert done.stderr == "explained 5 of 5 molecule(s); wrote a.csv\n"
     assert "(5 done before)" in run("--file", "many.smi", "--out", "a.csv").stderr
     assert len(model.explained) == 3

@@ -37,10 +37,13 @@ def test_questions(run: Run) -> None:
     found = run("questions", HOW, "who won?")
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
-    assert lines[0].startswith("how(+")
-    assert "[number " in lines[0]
-    assert "the words add up to" in lines[1]
-    assert "[text " in lines[2]
+    assert lines[1].startswith("  how(+")  # below a line that answers
+    assert "[number " in lines[1]
+    assert "[text " in lines[3]
+    assert len(lines) == 4
+    told = run("questions", HOW, "--verbose").stdout
+    assert "the words add up to" in told
+    assert "Gradients evaluated" in told
     assert "\x1b" not in found.stdout
 
 
@@ -54,8 +57,9 @@ def test_json_and_target(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["q.html", "q.png", "q.json"])
 def test_files(run: Run, name: str, tmp_path: Path) -> None:
-    found = run("questions", HOW, "--out", f"deep/{name}", "--model", "trec")
-    assert found.exit_code == 0, found.output
+    for force in (("--force",), ()):  # what was written here may be written again
+        found = run("questions", HOW, "--out", f"deep/{name}", "--model", "trec", *force)
+        assert found.exit_code == 0, found.output
     made = (tmp_path / "deep" / name).read_bytes()
     assert len(made) > 500
     if name == "q.html":

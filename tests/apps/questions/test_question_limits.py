@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from benchmarks.fuzz_inputs import class_seeds, class_trial, question_seeds, question_trial
 from benchmarks.fuzz_inputs import short_run as fuzzed
+from integrand.apps import translation
 from integrand.apps.questions import question_files
 from integrand.apps.questions.question_files import LONGEST, answer_type, parsed, read
-from integrand.apps.translation import cli as translation
 from integrand.cli.app import app
 from integrand.errors import FileError, InputError, OptionError
 
@@ -48,7 +48,7 @@ def test_typed_questions_and_standard_input(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_text_to_translate_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translation.translation, "load", lambda _: pytest.fail("the network was loaded"))
+    monkeypatch.setattr(translation, "load", lambda _: pytest.fail("the network was loaded"))
     for words in (["x" * 2001], ["a house", "--target", "y" * 2001]):
         found = CliRunner().invoke(app, ["translate", *words])
         assert isinstance(found.exception, OptionError)

@@ -57,12 +57,14 @@ def run(saved, tmp_path, monkeypatch):
 
 
 def test_classify(run, tmp_path):
-    found = run("classify", "The film was not bad.", "Good!", "--target", "positive", "--out", "deep/a.html", "--tol", "0.05")
+    found = run(
+        "classify", "The film was not bad.", "Good!", "--target", "positive", "--out", "a.html", "--tol", "0.05", "--verbose"
+    )
     lines = found.stdout.splitlines()
     assert "film" in lines[0]
     assert "[POSITIVE " in lines[0]
     assert "the words add up to" in lines[1]
-    assert "integrand text" in (tmp_path / "deep" / "a.html").read_text(encoding="utf-8")
+    assert "integrand text" in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
 def test_json_and_pieces(run):
@@ -79,7 +81,7 @@ def test_answer(run):
 @pytest.mark.parametrize("name", ["generate", "both"])
 def test_generate(run, name):
     assert len(json.loads(run(name, "The film", "--max-new-tokens", "2", "--json").stdout)) in (1, 2)
-    given = ("The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean", "--out", "deep/a.html")
+    given = ("The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean", "--out", "a.html")
     head, columns, row, *_ = run(name, *given).stdout.splitlines()
     assert head == "The film → bad"
     assert columns.split() == ["The", "film", "so", "far", "F(x′)", "F(x)"]

@@ -287,7 +287,7 @@ def test_the_command(translator, monkeypatch, tmp_path):
     app.command()(translate)
     run = CliRunner().invoke
     page = tmp_path / "new" / "a.html"
-    found = run(app, ["thanks", "--target", "danke", "--tol", "0.1", "--out", str(page)])
+    found = run(app, ["thanks", "--target", "danke", "--tol", "0.1", "--out", str(page), "--force"])
     assert found.exit_code == 0, found.output
     assert "thanks → danke" in found.output
     assert page.is_file()

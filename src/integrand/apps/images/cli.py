@@ -5,20 +5,47 @@ from __future__ import annotations
 import enum
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import OptionError
-from ...render.image.views import VIEWS
 from ...version import version_of
-from .. import images
-from ..command_line import PICTURES, ScoreName, default_device, one_line, stamp, typed, weights_digest
-from . import model as networks
-from .gallery_run import PhotoJob, run_many, run_one
-from .photo_files import photos as listed
-from .result import is_named
+from ..command_line import (
+    EXPERTS,
+    NETWORK,
+    OUTPUT,
+    PICTURES,
+    WHAT,
+    Debug,
+    Device,
+    Force,
+    Json,
+    Most,
+    ScoreName,
+    Screen,
+    Tol,
+    Trust,
+    Verbose,
+    check_name,
+    default_device,
+    one_line,
+    stamp,
+    typed,
+    weights_digest,
+    working,
+)
+
+if TYPE_CHECKING:
+    from .gallery_run import PhotoJob
+
+VIEW_NAMES = ("scaled", "signed", "green-red", "heatmap", "outlines", "regions", "overlay")
+"""The views of :data:`integrand.render.image.views.VIEWS`, for the help, which draws nothing."""
+
+BASELINE_NAMES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
+"""The baselines of :data:`integrand.apps.images.BASELINES`, for the help, which explains nothing."""
 
 
 class PathName(enum.StrEnum):
@@ -47,48 +74,83 @@ class FitName(enum.StrEnum):
 Photos = Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.", show_default=False)]
 Out = Annotated[
     Path | None,
-    typer.Option(help=".html, .png, .svg, .pdf, .json or .safetensors; a folder for several. Default: PHOTO.html, explained/."),
+    typer.Option(
+        help=".html, .png, .svg, .pdf, .json or .safetensors; a folder for several. Default: PHOTO.html, explained/.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-Tol = Annotated[float, typer.Option(help="The relative error to integrate to.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per photo.")]
-Again = Annotated[bool, typer.Option("--again", help="Explain photos again that are done already.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error happened.")]
-Most = Annotated[int, typer.Option(min=17, help="Gradients that one attribution may take.")]
-View = Annotated[list[str] | None, typer.Option(help=f"For pictures, several times: {', '.join(VIEWS)}.", show_default=False)]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")]
-Route = Annotated[PathName, typer.Option(help="The line from baseline to photo, from blurred to sharp, or by small gradients.")]
+Again = Annotated[bool, typer.Option("--again", help="Explain photos again that are done already.", rich_help_panel=OUTPUT)]
+View = Annotated[
+    list[str] | None,
+    typer.Option(help=f"For pictures, several times: {', '.join(VIEW_NAMES)}.", show_default=False, rich_help_panel=OUTPUT),
+]
 
 
 def image(
     photo: Photos,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="efficientnet-lite0, googlenet, a torchvision or timm name; with --trust package.module:function, ./net.pt2"
-        ),
-    ] = "efficientnet-lite0",
-    trust: Annotated[bool, typer.Option("--trust", help="Run a --model that is code. Only if you trust its source.")] = False,
-    weights: Annotated[Path | None, typer.Option(help="Weights for googlenet: BVLC .npz, or torchvision's state dict.")] = None,
-    target: Annotated[str | None, typer.Option(help='The class: 281 or "tabby". Default: what the network says.')] = None,
-    baseline: Annotated[
-        str | None, typer.Option(help=f"{', '.join(images.BASELINES)}; several joined by +; or an image file. Default: black.")
+    target: Annotated[
+        str | None,
+        typer.Option(help='The class: 281 or "tabby". Default: what the network says.', rich_help_panel=WHAT),
     ] = None,
-    path: Route = PathName.straight,
-    score: Annotated[ScoreName, typer.Option(help="The scale on which the class is explained.")] = ScoreName.probability,
-    tol: Tol = 0.01,
-    rival: Annotated[bool, typer.Option(help="Also explain what separates the class from the next one.")] = True,
+    score: Annotated[
+        ScoreName, typer.Option(help="The scale on which the class is explained.", rich_help_panel=WHAT)
+    ] = ScoreName.probability,
+    rival: Annotated[
+        bool,
+        typer.Option(
+            "--rival/--no-rival",
+            help="Also explain what separates the class from the next one; takes twice as long.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
+    tol: Tol = 0.05,
+    max_evaluations: Most = 4000,
     out: Out = None,
     view: View = None,
     as_json: Json = False,
-    classes: Annotated[Path | None, typer.Option(help="Names of the classes, one per line. Default: ImageNet's.")] = None,
-    size: Annotated[str | None, typer.Option(help="What the network takes: 224, or 224,320 (height, width).")] = None,
-    mean: Annotated[str | None, typer.Option(help="Subtracted from pixels of 0 to 255: 127, or one per colour.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Pixels are divided by it then: 128, or one per colour.")] = None,
-    order: Annotated[Order | None, typer.Option(help="The order of the colours.")] = None,
-    fit: Annotated[FitName | None, typer.Option(help="How photos become that size.")] = None,
-    device: Device = None,
-    max_evaluations: Most = 4000,
+    verbose: Verbose = False,
     again: Again = False,
+    force: Force = False,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="efficientnet-lite0, googlenet, a torchvision or timm name; with --trust package.module:function, ./net.pt2",
+            rich_help_panel=NETWORK,
+        ),
+    ] = "efficientnet-lite0",
+    trust: Trust = False,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Weights for googlenet: BVLC .npz, or torchvision's state dict.", rich_help_panel=NETWORK),
+    ] = None,
+    classes: Annotated[
+        Path | None, typer.Option(help="Names of the classes, one per line. Default: ImageNet's.", rich_help_panel=NETWORK)
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="What the network takes: 224, or 224,320 (height, width).", rich_help_panel=NETWORK)
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Subtracted from pixels of 0 to 255: 127, or one per colour.", rich_help_panel=NETWORK)
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Pixels are divided by it then: 128, or one per colour.", rich_help_panel=NETWORK)
+    ] = None,
+    order: Annotated[Order | None, typer.Option(help="The order of the colours.", rich_help_panel=NETWORK)] = None,
+    fit: Annotated[FitName | None, typer.Option(help="How photos become that size.", rich_help_panel=NETWORK)] = None,
+    device: Device = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(BASELINE_NAMES)}; several joined by +; or an image file. Default: black.",
+            rich_help_panel=EXPERTS,
+        ),
+    ] = None,
+    path: Annotated[
+        PathName,
+        typer.Option(
+            help="The line from baseline to photo, from blurred to sharp, or by small gradients.", rich_help_panel=EXPERTS
+        ),
+    ] = PathName.straight,
     debug: Debug = False,
 ) -> None:
     """Which pixels of a photo made a network say what it says?
@@ -96,7 +158,7 @@ def image(
     One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
     photos could not be explained, with 2 if none could.
     """
-    files = listed(photo)
+    check_name("--model", model, "the name of a network, such as efficientnet-lite0")
     given: dict[str, Any] = {
         "weights": weights,
         "size": _size(size),
@@ -115,33 +177,86 @@ def image(
         "rival": rival,
         "max_evaluations": max_evaluations,
     }
-    with one_line(f"--model {model}", debug=debug):
-        network = networks.load(model, device=device or default_device(), trust=trust, **given)
-    images.check(network, **how)
-    settings = {"model": model, "network": network.source, **given, **how}
-    drawn = None if baseline is None or is_named(baseline) else baseline
-    settings["_files"] = [stamp(Path(name)) for name in (classes, drawn) if name is not None]
-    settings["_code"] = [version_of(), *stamped_code(model), weights_digest(network.module)]
-    job = PhotoJob(
-        lambda file, tell: images.explain(file, network, progress=tell, **how),
-        settings,
-        typed(),
-        f"What {network.name} saw",
-        debug,
-        known_views(view),
-    )
-    run(job, photo, files, out, as_json=as_json, again=again)
+    asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
+    with working() as screen:
+        with screen.loading():
+            from .. import images
+            from . import model as networks
+            from .gallery_run import PhotoJob
+            from .result import is_named
+
+            with one_line(f"--model {model}", debug=debug):
+                network = networks.load(model, device=device or default_device(), trust=trust, **given)
+            images.check(network, **how)
+            settings = {"model": model, "network": network.source, **given, **how}
+            drawn = None if baseline is None or is_named(baseline) else baseline
+            settings["_files"] = [stamp(Path(name)) for name in (classes, drawn) if name is not None]
+            settings["_code"] = [version_of(), *stamped_code(model), weights_digest(network.module)]
+        job = PhotoJob(
+            lambda file, tell: images.explain(file, network, progress=tell, **how),
+            settings,
+            typed(),
+            f"What {network.name} saw",
+            debug,
+            asked.views,
+        )
+        asked.run(job, screen)
 
 
-def run(job: PhotoJob, named: list[Path], files: list[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
-    """Explain one photo as a report; several photos, a folder, or one photo that is written into a folder, as a gallery."""
-    into = out is not None and (os.path.isdir(out) or not out.suffix)
-    if len(files) == 1 and not os.path.isdir(named[0]) and not into:
-        if job.views and (out is None or out.suffix.lower() not in PICTURES):
+@dataclass(frozen=True)
+class PhotoRequest:
+    """The photos that were asked for, and what is to come of them: checked before anything is loaded.
+
+    Attributes:
+        files: the photos.
+        out: the file or folder to write; None for the usual one.
+        many: whether a gallery is written, rather than the report of one photo.
+        views: the views that a picture shows, by name.
+        as_json: print JSON.
+        verbose: print all figures.
+        again: explain photos again that are done already.
+        force: replace files that integrand did not write, and make folders.
+    """
+
+    files: list[Path]
+    out: Path | None
+    many: bool
+    views: tuple[str, ...]
+    as_json: bool
+    verbose: bool
+    again: bool
+    force: bool
+
+    @staticmethod
+    def of(named: list[Path], out: Path | None, views: tuple[str, ...], **how: bool) -> PhotoRequest:
+        """One photo is a report; several photos, a folder, or one photo that is written into a folder, are a gallery.
+
+        Args:
+            named: photos and folders, as they were typed.
+            out: as it was typed.
+            views: as they were typed.
+            **how: the attributes that are yes or no.
+        """
+        from .photo_files import photos
+
+        files = photos(named)
+        into = out is not None and (os.path.isdir(out) or not out.suffix)
+        many = len(files) > 1 or os.path.isdir(named[0]) or into
+        if views and many:
+            raise OptionError("got --view for several photos; it is for pictures of one: --out photo.png.")
+        if views and (out is None or out.suffix.lower() not in PICTURES):
             raise OptionError(f"got --view without a picture to write; expected --out with {', '.join(PICTURES)}.")
-        run_one(job, files[0], out, as_json=as_json)
-    else:
-        run_many(job, files, out, as_json=as_json, again=again)
+        return PhotoRequest(files, out, many, views, **how)
+
+    def run(self, job: PhotoJob, screen: Screen) -> None:
+        """Explain the photos, write what was asked for, and print what was found."""
+        from .gallery_run import run_many, run_one
+
+        if self.many:
+            run_many(job, self.files, self.out, as_json=self.as_json, again=self.again, force=self.force, screen=screen)
+        else:
+            how = {"as_json": self.as_json, "verbose": self.verbose, "force": self.force}
+            run_one(job, self.files[0], self.out, screen=screen, **how)
 
 
 def stamped_code(model: str) -> list[str]:
@@ -154,8 +269,8 @@ def stamped_code(model: str) -> list[str]:
 def known_views(names: list[str] | None) -> tuple[str, ...]:
     """Check the names given with --view; an error names the views there are."""
     for name in names or ():
-        if name not in VIEWS:
-            raise OptionError(f"got --view {name!r}; expected one of {', '.join(VIEWS)}.")
+        if name not in VIEW_NAMES:
+            raise OptionError(f"got --view {name!r}; expected one of {', '.join(VIEW_NAMES)}.")
     return tuple(names or ())
 
 

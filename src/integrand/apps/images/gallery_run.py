@@ -23,32 +23,41 @@ from ...evaluation.progress import Progress
 from ...files import fitting, locked, read_bytes, ready, write_bytes
 from ...render.certificate_text import sum_note
 from ...render.image.gallery import Card, card, card_of, gallery_page
-from ...words import finite, shown
+from ...words import finite, percent, shown
 from ..command_line import (
     PICTURES,
-    batch_bar,
+    Screen,
+    check_folder,
+    check_place,
     end_with,
+    figures,
+    headline_of,
     noted,
     one_line,
     print_line,
     print_shown,
     say,
     say_failures,
+    say_resumed,
     stamp,
     stoppable,
 )
 from .photo_files import BYTES, place_of
 from .result import Explanation
 
-STATE = "progress.jsonl"
-"""The file in a gallery's folder that says what is done, so that the same command continues where it was stopped."""
+STATE = ".explained.jsonl"
+"""The hidden file in a gallery's folder that says what is done, so that the same command goes on where it was stopped, and a
+gallery grows with the photos that come later."""
 
 NEW = 0.1
 """The index is written again when there are so many new photos, as a share of those that it shows, with a card or as a failure:
 in all, that writes some eleven times the last index, however many photos there are."""
 
 NAMED = 5
-"""The most photos that a note names."""
+"""The most photos that a note names, and the most further answers of a network."""
+
+LEAST = 0.01
+"""The probability from which on a further answer is named."""
 
 ENDINGS = (".html", *PICTURES, ".json", ".safetensors")
 """What a file with the explanation of one photo may end in."""
@@ -85,52 +94,90 @@ class PhotoJob:
         return explanation, notes
 
 
-def run_one(job: PhotoJob, photo: Path, out: Path | None, *, as_json: bool) -> None:
+def run_one(
+    job: PhotoJob,
+    photo: Path,
+    out: Path | None,
+    *,
+    as_json: bool = False,
+    verbose: bool = False,
+    force: bool = False,
+    screen: Screen | None = None,
+) -> None:
     """Explain one photo, write the file that is asked for, and print what was found."""
+    screen = screen or Screen(None)
     where = out or (None if as_json else Path(fitting(photo.stem, ".html")))
     if where is not None:
         if where.suffix.lower() not in ENDINGS:
             raise OptionError(f"got --out {str(where)!r}; expected a file that ends in {', '.join(ENDINGS)}, or a folder.")
-        ready(where.parent)
-    with batch_bar(1, "photos") as bar:
-        bar.begin(photo.name)
-        explanation, notes = job.explained(photo, bar.tell)
-    notes += filter(None, [sum_note(explanation.result.certificate.only)])
+        check_place(where, force=force)
+    bar = screen.batch(1, "photos")
+    bar.begin(photo.name)
+    explanation, notes = job.explained(photo, bar.tell)
     replaced = where is not None and where.exists()
     if where is not None:
-        _save(explanation, where, job)
+        with screen.doing("writing the page" if where.suffix.lower() == ".html" else "writing the file"):
+            _save(explanation, where, job)
+    screen.close()
     if as_json:
-        typer.echo(json.dumps(explanation.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
+        notes += filter(None, [sum_note(explanation.result.certificate.only)])
+        said = {"sentence": headline_of(explanation), "warnings": notes, "out": None if where is None else str(where)}
+        typer.echo(json.dumps(explanation.numbers() | said))
         return
-    print_shown(str(explanation))
+    print_shown("\n".join([headline_of(explanation), *_others(explanation)]))
     for note in (*explanation.notes, *notes):
         print_line(f"note: {note}")
+    if verbose:
+        print_shown(figures(explanation.result.certificate.only))
     print_line(f"{'replaced' if replaced else 'wrote'} {where}")
 
 
-def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json: bool, again: bool) -> None:
+def _others(explanation: Explanation) -> list[str]:
+    """A line with the network's next answers, as far as it takes them for possible; none for a grade."""
+    if explanation.headline:
+        return []
+    others = [one for one in explanation.answers if one is not explanation.answer and one.probability >= LEAST][:NAMED]
+    named = ", ".join(f"{one.label} ({percent(one.probability)})" for one in others)
+    return [f"other answers: {named}"] if others else []
+
+
+def run_many(
+    job: PhotoJob,
+    photos: Sequence[Path],
+    out: Path | None,
+    *,
+    as_json: bool = False,
+    again: bool = False,
+    force: bool = False,
+    screen: Screen | None = None,
+) -> None:
     """Explain photos into a gallery; past photos that fail, and onwards from where an earlier run was stopped.
 
     Nobody else can write to the gallery meanwhile. Photos count as explained if at the end the index shows them and their pages
     are as they were written.
     """
+    screen = screen or Screen(None)
     gallery = Gallery.at(out or Path("explained"))
-    if job.views:
-        raise OptionError("got --view for several photos; it is for pictures of one: --out photo.png.")
-    ready(gallery.index.parent)
+    check_folder(gallery.folder.parent, f"--out {shown(str(out))!r}", force=force)
     ready(gallery.folder)
+    check_place(gallery.index, force=force)
     summary: BatchSummary[Path] = BatchSummary()
     with locked(gallery.index), LineStore.opened(gallery.folder / STATE, job.settings, again=again) as store:
         index = GalleryIndex(gallery, job, photos, store)
-        with stoppable(job.command), index.kept_up(), batch_bar(len(photos), "photos") as bar:
+        with stoppable(job.command), index.kept_up():
+            bar = screen.batch(len(photos), "photos")
             task = PhotoTask(job, gallery.folder, store.mark, bar.tell)
             for outcome in explain_each(task, photos, store, watcher=bar):
-                summary.add(outcome)
                 if not outcome.known:
+                    say_resumed(summary, len(photos), "photos")
                     index.add()
+                summary.add(outcome)
                 if as_json:
                     _print(outcome.item, outcome.error, {} if outcome.found is None else outcome.found.numbers)
+                elif outcome.found is not None and not outcome.known:
+                    print_line(f"{outcome.item.name}: {outcome.found.sentence}")
         lost, notes = index.finish()
+    screen.close()
     for photo, why in lost:
         summary.failed.append((photo, why))
         if as_json:
@@ -138,7 +185,8 @@ def run_many(job: PhotoJob, photos: Sequence[Path], out: Path | None, *, as_json
     say(notes)
     say_failures(summary, str)
     if not as_json:
-        print_line(f"explained {summary.explained} of {summary.total} photos; wrote {gallery.index}")
+        before = f" ({summary.known} done before)" if summary.known else ""
+        print_line(f"explained {summary.explained} of {summary.total} photos{before}; wrote {gallery.index}")
     end_with(summary)
 
 
@@ -188,6 +236,11 @@ class ExplainedPhoto:
         if not isinstance(entry["numbers"], dict):
             raise TypeError(f"got a {type(entry['numbers']).__name__} as numbers; expected a dict.")
         return ExplainedPhoto(place, file, page, total, finite(entry["numbers"]), card_of(entry["card"]))
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return str(self.numbers.get("sentence") or self.numbers.get("title") or "")
 
     def has_page(self, folder: Path) -> bool:
         """Whether the page of the photo is in a folder, as it was written."""
@@ -265,7 +318,7 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
                 probability=math.nan if explanation.headline else explanation.answer.probability,
             )
             html = explanation.page(command=self.job.command, file=str(photo)).encode("utf-8", "replace")
-            numbers = finite(explanation.numbers()) | {"warnings": notes}
+            numbers = finite(explanation.numbers()) | {"sentence": headline_of(explanation), "warnings": notes}
         return ExplainedPhoto(place, file, page, hashlib.sha256(html).hexdigest(), numbers, shown_as, html)
 
     def pack(self, item: Path, found: ExplainedPhoto) -> Entry:

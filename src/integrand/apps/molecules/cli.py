@@ -9,65 +9,132 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import OptionError
-from .. import molecules
-from ..command_line import ScoreName, check_out, default_device, one_line, typed
-from .accounting import compiled
-from .molecule_output import ENDINGS, PICTURES, MoleculeWriter
-from .molecule_run import TOGETHER, MoleculeJob, MoleculeRequest, run, settings_of
+from ..command_line import (
+    NETWORK,
+    OUTPUT,
+    WHAT,
+    Debug,
+    Device,
+    Force,
+    Json,
+    Most,
+    ScoreName,
+    Tol,
+    Verbose,
+    check_name,
+    check_out,
+    default_device,
+    one_line,
+    typed,
+    working,
+)
+
+ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
+PICTURES = (".svg", ".png")
 
 Smiles = Annotated[list[str] | None, typer.Argument(metavar="SMILES...", help="Molecules, in quotes.", show_default=False)]
-File = Annotated[Path | None, typer.Option(help="Molecules: .smi, .csv, .tsv or .sdf, or these with .gz.", show_default=False)]
-Model = Annotated[str, typer.Option(help="weave-w2n2, weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins).")]
-Smarts = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=SMARTS", help="Account by this pattern too; several times.", show_default=False),
+File = Annotated[
+    Path | None,
+    typer.Option(help="Molecules: .smi, .csv, .tsv or .sdf, or these with .gz.", show_default=False, rich_help_panel=WHAT),
 ]
-Out = Annotated[Path | None, typer.Option(help="A page (.html), numbers (.csv, .json, .sdf); for one: .svg, .png.")]
 
 
 def molecule(
     smiles: Smiles = None,
     file: File = None,
-    model: Model = "weave-w2n2",
-    target: Annotated[str | None, typer.Option(help="The output to explain, where a model has several.")] = None,
-    score: Annotated[ScoreName | None, typer.Option(help="Default: probability.", show_default=False)] = None,
-    tol: Annotated[float, typer.Option(help="The relative error to integrate to.")] = 0.01,
-    smarts: Smarts = None,
-    column: Annotated[str | None, typer.Option(help="The heading of the SMILES in a table. Default: smiles or so.")] = None,
-    out: Out = None,
-    numbers: Annotated[bool, typer.Option("--numbers", help="Write the numbers of atoms into a .svg or .png.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per molecule.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, and no word of what went well.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Explain molecules again that are done already.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an unexpected error happened.")] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(help="The heading of the SMILES in a table. Default: smiles or so.", rich_help_panel=WHAT),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The output to explain, where a model has several.", rich_help_panel=WHAT)
+    ] = None,
+    score: Annotated[
+        ScoreName | None, typer.Option(help="Default: probability.", show_default=False, rich_help_panel=WHAT)
+    ] = None,
+    smarts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SMARTS",
+            help="Account by this pattern too; several times.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    tol: Tol = 0.01,
+    max_evaluations: Most = 4000,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A page (.html), numbers (.csv, .json, .sdf), with a table's own columns first; for one: .svg, .png.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="Write the numbers of atoms into a .svg or .png.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress bar, and no word of what went well.", rich_help_panel=OUTPUT)
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Explain molecules again that are done already.", rich_help_panel=OUTPUT)
+    ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Keep what is done beside the output: another ending, or more, then takes no time.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    force: Force = False,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="weave-w2n2, weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins).", rich_help_panel=NETWORK
+        ),
+    ] = "weave-w2n2",
+    device: Device = None,
+    debug: Debug = False,
 ) -> None:
     """Which atoms and bonds made a network say what it says of a molecule?
 
-    What is done is kept beside the output (NAME.progress.jsonl), and the same command goes on where it was stopped.
+    If it is stopped, what is done is kept beside the output, and the same command goes on where it was.
     """
-    check_out(out, ENDINGS)
+    check_name("--model", model, "the name of a network, such as weave-w2n2")
     _check_apart(file, out)
-    patterns, asked = _patterns(smarts or []), MoleculeRequest(smiles or [], file, column)
+    check_out(out, ENDINGS, force=force)
     if numbers and (out is None or out.suffix.lower() not in PICTURES):
         raise OptionError("got --numbers without a picture; expected --out with a file that ends in .svg or .png.")
-    total = asked.count()
-    if out is not None and out.suffix.lower() in PICTURES and total > 1:
-        raise OptionError(f"got --out {str(out)!r} for {total} molecules; expected .html, .csv, .json or .sdf.")
-    with one_line(f"--model {model}", debug=debug):
-        network = molecules.load(model, device or default_device())
-    how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
-    meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}
-    job = MoleculeJob(
-        lambda given: network.explain(given, **how),
-        settings_of(network, how),
-        MoleculeWriter(patterns, meta | {"tolerance": f"{tol:g}"}, typed(), numbers),
-        as_json=as_json,
-        quiet=quiet,
-        debug=debug,
-        together=TOGETHER if isinstance(network, molecules.GraphModel) else 1,
-    )
-    run(job, asked, total, out, again=again)
+    with working(quiet=quiet) as screen:
+        with screen.doing("looking at the molecules"):
+            from .molecule_run import TOGETHER, MoleculeJob, MoleculeRequest, run, settings_of
+
+            patterns, asked = _patterns(smarts or []), MoleculeRequest(smiles or [], file, column)
+            total, headings = asked.survey()
+        if out is not None and out.suffix.lower() in PICTURES and total > 1:
+            raise OptionError(f"got --out {str(out)!r} for {total} molecules; expected .html, .csv, .json or .sdf.")
+        with screen.loading(), one_line(f"--model {model}", debug=debug):
+            from .. import molecules
+            from .molecule_output import MoleculeWriter
+
+            network = molecules.load(model, device or default_device())
+        how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
+        how["max_evaluations"] = max_evaluations
+        meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}
+        job = MoleculeJob(
+            lambda given: network.explain(given, **how),
+            settings_of(network, how),
+            MoleculeWriter(patterns, meta | {"tolerance": f"{tol:g}"}, typed(), numbers, headings),
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+            debug=debug,
+            together=TOGETHER if isinstance(network, molecules.GraphModel) else 1,
+        )
+        run(job, asked, total, out, again=again, keep=keep, screen=screen)
 
 
 def _check_apart(file: Path | None, out: Path | None) -> None:
@@ -89,5 +156,7 @@ def _patterns(given: Sequence[str]) -> dict[str, str]:
             raise OptionError(f"got --smarts {name.strip()!r} twice; expected a name of its own for each pattern.")
         found[name.strip()] = pattern.strip()
     if found:
+        from .accounting import compiled
+
         compiled(found)
     return found

@@ -66,6 +66,7 @@ class Record:
         where: the file and line, for messages.
         problem: why there is no molecule to be had here; empty if there may be.
         block: whether the text is a mol block.
+        columns: the other cells of its row in a table, or the data of its record in an SD file, by heading.
     """
 
     text: str
@@ -73,6 +74,7 @@ class Record:
     where: str = ""
     problem: str = ""
     block: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", " ".join(printable(self.name).split()))  # nothing that a terminal would obey
@@ -278,6 +280,7 @@ def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
     mark = max(",;\t", key=head.count)
     headings = next(csv.reader([head], delimiter=mark))
     place, label = _column(headings, column, name), _name_column(headings)
+    names = told_apart_headings(headings)
     for row in csv.reader(_row_lines(lines), delimiter=mark):
         lines.size = 0
         yield from lines.too_long()
@@ -286,7 +289,22 @@ def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
         text = row[place].strip() if place < len(row) else ""
         called = " ".join(row[label].split()) if label is not None and label < len(row) else ""
         where = f"{name}, line {lines.number}"
-        yield Record(text, called, where, "" if text else f"{where} has nothing in the column {headings[place]!r}")
+        problem = "" if text else f"{where} has nothing in the column {headings[place]!r}"
+        yield Record(text, called, where, problem, columns=tuple(zip(names, row, strict=False)))
+
+
+def told_apart_headings(headings: Sequence[str]) -> list[str]:
+    """The headings of a table, each with a name of its own.
+
+    >>> told_apart_headings(["smiles", "name", "", "name"])
+    ['smiles', 'name', 'column 3', 'name (2)']
+    """
+    found: list[str] = []
+    for i, heading in enumerate(headings, 1):
+        name = " ".join(heading.split()) or f"column {i}"
+        count = sum(" ".join(other.split()) == name for other in headings[: i - 1])
+        found.append(f"{name} ({count + 1})" if count else name)
+    return found
 
 
 def _row_lines(lines: _Lines) -> Iterator[str]:
@@ -347,7 +365,8 @@ def _from_sdf(kept: Sequence[str], lines: _Lines, where: str) -> Record:
     label = _name_column(list(data))
     called = (kept[0].strip() if kept else "") or ("" if label is None else list(data.values())[label])
     problem = f"{where} is a record with more than {RECORD:,} characters; expected a molecule" if lines.size > RECORD else ""
-    return Record("\n".join(kept[:end]) + "\n", called, where, long[0].problem if long else problem, block=True)
+    block = "\n".join(kept[:end]) + "\n"
+    return Record(block, called, where, long[0].problem if long else problem, block=True, columns=tuple(data.items()))
 
 
 def _between(line: str) -> str | None:

@@ -13,13 +13,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...files import text_file, write_bytes, write_text
+from ...files import marked, text_file, write_bytes, write_text
 from ...render import molecule as render
 from ...words import cells, number
+from ..command_line import figures, headline_of
 from .molecule_files import COLUMNS, Record
 from .result import MoleculeAttribution
 
-ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
 PICTURES = (".svg", ".png")
 
 MOST = 200
@@ -49,12 +49,14 @@ class MoleculeWriter:
         meta: how the values were computed, for the page.
         command: what the user typed.
         numbered: whether pictures show the numbers of atoms.
+        headings: those of the columns that the input has of its own, which come first in tables.
     """
 
     smarts: Mapping[str, str]
     meta: Mapping[str, str]
     command: str
     numbered: bool = False
+    headings: tuple[str, ...] = ()
 
     def write(self, out: Path, found: Iterable[MoleculePair], failed: Sequence[Failure]) -> int:
         """Write all molecules into a file, which appears when it is complete; its ending decides the format.
@@ -82,10 +84,10 @@ class MoleculeWriter:
             drawing = one.drawing(title=record.title)
             picture = render.png if ending == ".png" else render.svg
             drawn = picture(drawing, numbers="atoms" if self.numbered else False)
-            write_bytes(out, drawn.encode("utf-8", "replace") if isinstance(drawn, str) else drawn)
+            write_bytes(out, marked(drawn))
         else:
             with text_file(out) as file:
-                {".csv": _csv, ".sdf": _sdf}.get(ending, self._json)(file, counted(), failed)
+                {".csv": self._csv, ".sdf": self._sdf}.get(ending, self._json)(file, counted(), failed)
         return count
 
     def page(self, found: Iterable[MoleculePair], failed: Sequence[Failure]) -> str:
@@ -110,7 +112,9 @@ class MoleculeWriter:
     def numbers(self, record: Record, one: MoleculeAttribution) -> dict[str, Any]:
         """A molecule as JSON values: its name, the rows of its table, its account."""
         known = one.to_dict() | {"account": one.account(smarts=self.smarts).to_dict()}
-        return {"name": record.name} | {key: value for key, value in known.items() if not key.endswith("_features")}
+        given = {"columns": dict(record.columns)} if record.columns else {}
+        said = {"name": record.name, "sentence": headline_of(one)} | given
+        return said | {key: value for key, value in known.items() if not key.endswith("_features")}
 
     def _json(self, file: IO[str], found: Iterable[MoleculePair], failed: Sequence[Failure]) -> None:
         file.write('{"molecules": [')
@@ -119,21 +123,71 @@ class MoleculeWriter:
         bad = [{"name": record.name, "smiles": record.text, "where": record.where, "error": why} for record, why in failed]
         file.write(f'\n],\n"failed": {json.dumps(bad)}}}\n')
 
-    def terminal(self, record: Record, one: MoleculeAttribution) -> str:
-        """A molecule as text: what is predicted, the strongest atoms and bonds, the account by kind, the certificate."""
+    def terminal(self, record: Record, one: MoleculeAttribution, *, verbose: bool = False) -> str:
+        """A molecule as text: what was said and why, the account by kind, the strongest atoms and bonds.
+
+        Args:
+            record: as it was read.
+            one: its attribution.
+            verbose: with the figures of the certificate.
+        """
         named = f"{record.name}: " if record.name else ""
-        head = f"{named}{one.smiles}\n{one.label}: {number(one.score)}, and {number(one.baseline_score)} with all features zero"
+        said = getattr(one, "sentence", "")
+        head = f"{named}{one.label}: {number(one.score)}, and {number(one.baseline_score)} with all features zero"
         account = one.account(smarts=self.smarts)
         told = [(section, part) for section, part in account.told() if section in ("kind", "element", "pattern")]
         shares = [(f"by {section}", part.name, _signed(part.value), part.percent) for section, part in told]
-        tables = [_atoms(one), *([_bonds(one)] if len(one.pair_values) else []), _columns(_once(shares))]
+        tables = [_columns(_once(shares)), _atoms(one), *([_bonds(one)] if len(one.pair_values) else [])]
         notes = [account.notes[0]] if account.share_error is None else []
         notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
-        return "\n\n".join([head, *one.notes, *tables, *notes, f"{one.certificate}"])
+        more = [figures(one.certificate)] if verbose else []
+        return "\n\n".join([f"{said or head}\n{one.smiles}", *one.notes, *tables, *notes, *more])
+
+    def _csv(self, file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
+        """Write a table: the input's own columns first, then ours, under another name where the input has one of that name."""
+        names = {name: self._ours(name) for name in ("molecule", "title", "score", "baseline_score", "status", *COLUMNS)}
+        writer = csv.DictWriter(file, [*self.headings, *names.values()])
+        writer.writeheader()
+        for i, (record, one) in enumerate(found, 1):
+            given = {name: value for name, value in record.columns if name in self.headings}
+            about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
+            about["status"] = one.certificate.status.value
+            for row in one.rows():
+                writer.writerow(cells(given | {names[name]: value for name, value in (about | row).items()}))
+
+    def _ours(self, name: str) -> str:
+        """What to call a column of ours: ``integrand_score`` where the input has a ``score`` already."""
+        return f"integrand_{name}" if name in self.headings else name
+
+    def _sdf(self, file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
+        """Write an SD file: values of atoms as RDKit's lists of atom properties, which KNIME reads too; of bonds as data."""
+        from rdkit import Chem
+        from rdkit.Chem.rdDepictor import Compute2DCoords
+
+        with Chem.SDWriter(file) as writer:
+            for record, one in found:
+                mol = Chem.Mol(one.mol)
+                if not mol.GetNumConformers():  # those of a file are kept
+                    Compute2DCoords(mol)
+                mol.SetProp("_Name", record.name)
+                for name, value in record.columns:
+                    if name in self.headings:
+                        mol.SetProp(re.sub(r"[<>\s]+", " ", name), " ".join(value.split()))
+                for name, values in (("attribution", one.per_atom), ("attribution_of_atom_itself", one.atoms)):
+                    for atom, value in zip(mol.GetAtoms(), values.tolist(), strict=True):
+                        atom.SetDoubleProp(name, value)
+                    Chem.CreateAtomDoublePropertyList(mol, name)
+                mol.SetProp("attribution_of_bonds", " ".join(repr(v) for v in one.drawing().bonds.tolist()))
+                mol.SetProp(self._ours("label"), one.label)
+                mol.SetDoubleProp(self._ours("score"), one.score)
+                mol.SetDoubleProp(self._ours("baseline_score"), one.baseline_score)
+                writer.write(mol)
 
 
 def line(record: Record, one: MoleculeAttribution) -> str:
-    """A molecule in one line: its score and its strongest atoms."""
+    """A molecule in one line: what was said of it and why."""
+    if said := getattr(one, "sentence", ""):
+        return f"{record.title}: {said}"
     most = np.argsort(-np.abs(one.per_atom), kind="stable")[:4].tolist()
     strongest = ", ".join(f"{one.name(i)} {_signed(one.per_atom[i])}" for i in most)
     missed = "" if one.certificate.converged else f"  ({one.certificate.status.value})"
@@ -188,33 +242,3 @@ def _columns(rows: Iterable[tuple[str, ...]]) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:+.3g}"
-
-
-def _csv(file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
-    writer = csv.DictWriter(file, ("molecule", "title", "score", "baseline_score", "status", *COLUMNS))
-    writer.writeheader()
-    for i, (record, one) in enumerate(found, 1):
-        about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
-        writer.writerows(cells(about | {"status": one.certificate.status.value} | row) for row in one.rows())
-
-
-def _sdf(file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
-    """Write an SD file: values of atoms as RDKit's lists of atom properties, which KNIME reads too; those of bonds as data."""
-    from rdkit import Chem
-    from rdkit.Chem.rdDepictor import Compute2DCoords
-
-    with Chem.SDWriter(file) as writer:
-        for record, one in found:
-            mol = Chem.Mol(one.mol)
-            if not mol.GetNumConformers():  # those of a file are kept
-                Compute2DCoords(mol)
-            mol.SetProp("_Name", record.name)
-            for name, values in (("attribution", one.per_atom), ("attribution_of_atom_itself", one.atoms)):
-                for atom, value in zip(mol.GetAtoms(), values.tolist(), strict=True):
-                    atom.SetDoubleProp(name, value)
-                Chem.CreateAtomDoublePropertyList(mol, name)
-            mol.SetProp("attribution_of_bonds", " ".join(repr(v) for v in one.drawing().bonds.tolist()))
-            mol.SetProp("label", one.label)
-            mol.SetDoubleProp("score", one.score)
-            mol.SetDoubleProp("baseline_score", one.baseline_score)
-            writer.write(mol)

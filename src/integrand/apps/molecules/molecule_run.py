@@ -21,7 +21,8 @@ from ...files import fitting
 from ...schema import stored
 from ...version import version_of
 from ..command_line import (
-    batch_bar,
+    Screen,
+    echo,
     end_with,
     noted,
     one_line,
@@ -29,6 +30,7 @@ from ..command_line import (
     print_shown,
     say,
     say_failures,
+    say_resumed,
     stoppable,
     weights_digest,
 )
@@ -45,6 +47,9 @@ NOTES = 5
 
 TOGETHER = 16
 """Molecules that a network on graphs explains in one call, and that a kill can cost."""
+
+HEADINGS = 1000
+"""The most columns of a table that come back in the output: data sets with descriptors have hundreds."""
 
 FORMAT = 2
 """Version of the entries in the store; those of another version are not used. Since 2, atoms of SD files keep their order."""
@@ -69,8 +74,12 @@ class MoleculeRequest:
         if self.file is not None:
             yield from records(self.file, column=self.column)
 
-    def count(self) -> int:
-        """How many molecules there are; an error if there are none, or if the file cannot be read."""
+    def survey(self) -> tuple[int, tuple[str, ...]]:
+        """How many molecules there are, and the headings of what the file says of them.
+
+        Raises:
+            OptionError, FileError: there are none, or the file cannot be read.
+        """
         if not self.smiles and self.file is None:
             raise OptionError("got no molecule; expected SMILES in quotes, or a file of them: --file many.smi.")
         if self.column is not None and self.file is None:
@@ -78,7 +87,12 @@ class MoleculeRequest:
         for text in self.smiles:
             if len(text) < 200 and Path(text).is_file():
                 raise OptionError(f"got the file {text!r} for a SMILES; expected --file {text}.")
-        return sum(1 for _ in self)
+        count = 0
+        headings: dict[str, None] = {}
+        for count, record in enumerate(self, 1):  # noqa: B007, read at the end
+            if len(headings) < HEADINGS:
+                headings |= dict.fromkeys(name for name, _ in record.columns)
+        return count, tuple(headings)[:HEADINGS]
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class MoleculeJob:
         writer: for files and the terminal.
         as_json: print JSON.
         quiet: no progress bar, and no word of what went well.
+        verbose: print all figures.
         debug: let unexpected errors through, with their traceback.
         together: how many molecules are explained in one call.
     """
@@ -100,6 +115,7 @@ class MoleculeJob:
     writer: MoleculeWriter
     as_json: bool = False
     quiet: bool = False
+    verbose: bool = False
     debug: bool = False
     together: int = 1
 
@@ -190,29 +206,54 @@ def store_of(out: Path) -> Path:
     return out.with_name(fitting(out.stem, ".progress.jsonl"))
 
 
-def run(job: MoleculeJob, asked: MoleculeRequest, total: int, out: Path | None, *, again: bool) -> None:
+def run(
+    job: MoleculeJob,
+    asked: MoleculeRequest,
+    total: int,
+    out: Path | None,
+    *,
+    again: bool = False,
+    keep: bool = False,
+    screen: Screen | None = None,
+) -> None:
     """Explain all molecules, print them and write the file; exit with 1 if some failed, with 2 if all did.
 
     The file is written from what is kept, in a second pass over the molecules: either all of them that were explained are in
-    it, or it is left as it was, and the exit code is 1.
+    it, or it is left as it was, and the exit code is 1. What is kept is removed once the file has all molecules.
+
+    Args:
+        job: what to do with a molecule.
+        asked: the molecules.
+        total: how many they are.
+        out: the file to write; None to print only.
+        again: use nothing that an earlier run has kept.
+        keep: what is done stays beside the file, for another file of the same name with another ending or more molecules.
+        screen: where bars are drawn.
     """
+    screen = screen or Screen(None)
     task = MoleculeTask(job)
     summary: BatchSummary[Record] = BatchSummary()
     missed: list[str] = []
     seen = SeenMolecules(asked)
     written, problem = 0, ""
     with noted() as notes, LineStore.opened(None if out is None else store_of(out), job.settings, again=again) as store:
-        with stoppable(job.writer.command), batch_bar(total, quiet=job.quiet) as bar:
-            for outcome in explain_each(task, seen.first(), store, watcher=bar):
+        with stoppable(job.writer.command):
+            for outcome in explain_each(task, seen.first(), store, watcher=screen.batch(total, "molecules")):
+                if not outcome.known:
+                    say_resumed(summary, total, "molecules")
                 summary.add(outcome)
                 if outcome.found is not None:
-                    _show(job, outcome.item, outcome.found, alone=total == 1, kept=out is not None)
+                    _show(job, outcome.item, outcome.found, alone=total == 1, known=outcome.known, kept=out is not None)
                     missed += [] if outcome.found.certificate.converged else [outcome.item.title]
         problem = "" if summary.total == total else seen.changed(min(total, summary.total))
         if out is not None and summary.explained and not problem:
             results = kept_results(task, seen.again(), store)
-            written, problem = _written(job.writer, out, results, summary)
-    off = f"the tolerance was not met for {len(missed)} of {total} molecule(s): {', '.join(_first(missed))}"
+            with screen.doing(f"writing {out.name}"):
+                written, problem = _written(job.writer, out, results, summary)
+        store.spent = not (keep or problem or summary.failed)
+    screen.close()
+    off = f"not as exact as asked for: {len(missed)} of {total} molecules ({', '.join(_first(missed))})"
+    off += "; allow more work with --max-evaluations, or ask for less with --tol"
     say([*_first(notes), *([off] if missed else [])])
     say_failures(summary, lambda record: record.name or record.where or record.text)
     if problem:
@@ -290,7 +331,9 @@ class SeenMolecules:
         )
 
     def _digest(self, record: Record) -> bytes:
-        text = "\n".join((record.text, record.name, record.where, record.problem))
+        text = "\n".join(
+            (record.text, record.name, record.where, record.problem, *(cell for pair in record.columns for cell in pair))
+        )
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=self.BYTES).digest()
 
 
@@ -298,11 +341,13 @@ def _first(words: Sequence[str]) -> list[str]:
     return [*words[:NOTES], *([f"and {len(words) - NOTES} more"] if len(words) > NOTES else [])]
 
 
-def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: bool, kept: bool) -> None:
-    """Print a molecule: as JSON, in full if it is the only one, or in one line if no file keeps it."""
+def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: bool, known: bool, kept: bool) -> None:
+    """Print a molecule: as JSON, in full if it is the only one, or in one line."""
     if job.as_json:
-        typer.echo(json.dumps(job.writer.numbers(record, one), allow_nan=False))
-    elif alone and not (job.quiet and kept):
-        print_shown(job.writer.terminal(record, one))
-    elif not kept:
+        echo(json.dumps(job.writer.numbers(record, one), allow_nan=False))
+    elif job.quiet and kept:
+        return
+    elif alone:
+        print_shown(job.writer.terminal(record, one, verbose=job.verbose))
+    elif not (known and kept):
         print_line(line(record, one))

@@ -5,20 +5,43 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from ...errors import OptionError
-from ...render import text as pictures
-from .. import questions as app
-from ..command_line import PICTURES, ScoreName, check_out, coloured, noted, print_line, print_shown, say, typed
+from ...files import write_text
+from ...version import generator
+from ..command_line import (
+    NETWORK,
+    OUTPUT,
+    PICTURES,
+    WHAT,
+    Colour,
+    Device,
+    Force,
+    Json,
+    Most,
+    ScoreName,
+    Tol,
+    Verbose,
+    check_out,
+    coloured,
+    figures,
+    headline_of,
+    noted,
+    print_line,
+    print_shown,
+    say,
+    typed,
+    working,
+)
 from .question_files import BYTES, QuestionRecord, check_length, decoded, parsed, read
+
+if TYPE_CHECKING:
+    from .. import questions as app
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
 """A single word with such an ending is taken for the name of a file, not for a question."""
@@ -32,10 +55,11 @@ class ModelName(enum.StrEnum):
 
 
 Model = Annotated[
-    ModelName, typer.Option(help="wtq: number, year, date, yes-no, text. trec: person, location, description, ...")
+    ModelName,
+    typer.Option(
+        help="wtq: number, year, date, yes-no, text. trec: person, location, description, ...", rich_help_panel=NETWORK
+    ),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def questions(
@@ -43,31 +67,58 @@ def questions(
         list[str],
         typer.Argument(metavar="QUESTION...", help="Questions; or a file with one per line, - for standard input."),
     ],
-    model: Model = ModelName.wtq,
-    target: Annotated[str | None, typer.Option(help="The class to explain. Default: what the network says.")] = None,
-    score: Annotated[ScoreName, typer.Option(help="The scale on which it is explained.")] = ScoreName.probability,
-    tol: Annotated[float, typer.Option(help="The relative error to integrate to.")] = 0.01,
-    out: Annotated[Path | None, typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).")] = None,
-    running: Annotated[bool, typer.Option("--running", help="In a picture: also the running sums.")] = False,
+    target: Annotated[
+        str | None, typer.Option(help="The class to explain. Default: what the network says.", rich_help_panel=WHAT)
+    ] = None,
+    score: Annotated[
+        ScoreName, typer.Option(help="The scale on which it is explained.", rich_help_panel=WHAT)
+    ] = ScoreName.probability,
+    tol: Tol = 0.01,
+    max_evaluations: Most = 4000,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).", rich_help_panel=OUTPUT),
+    ] = None,
+    running: Annotated[
+        bool, typer.Option("--running", help="In a picture: also the running sums.", rich_help_panel=OUTPUT)
+    ] = False,
     as_json: Json = False,
-    colour: Annotated[bool, typer.Option("--color/--no-color", help="Colours on a terminal.")] = True,
+    verbose: Verbose = False,
+    colour: Colour = True,
+    force: Force = False,
+    model: Model = ModelName.wtq,
     device: Device = None,
 ) -> None:
     """What does a question ask for, and which of its words told?"""
-    check_out(out, (".html", *PICTURES, ".json"))
+    check_out(out, (".html", *PICTURES, ".json"), force=force)
     if running and (out is None or out.suffix.lower() == ".json"):
         raise OptionError("got --running without a picture to draw in; expected --out with .png, .svg or .pdf. Leave it out.")
     asked = _asked(question).questions
-    classifier = app.load(model.value, device=device)
-    with noted() as notes:
-        found = classifier.explain(asked, target=target, score=score.value, tol=tol)
-    lines = [one.tokens for one in found]
-    if out is not None:
-        pictures.save(lines, out, **_options(out, classifier, running))
+    with working() as screen:
+        with screen.loading():
+            from ...render import text as pictures
+            from .. import questions as app
+
+            classifier = app.load(model.value, device=device)
+        bar = screen.batch(1)
+        bar.begin(f"{len(asked)} question{'s' if len(asked) > 1 else ''}")
+        how: dict[str, Any] = {"target": target, "score": score.value, "tol": tol, "max_evaluations": max_evaluations}
+        with noted() as notes:
+            found = classifier.explain(asked, progress=bar.tell, **how)
+        lines = [one.tokens for one in found]
+        if out is not None:
+            with screen.doing("writing"):
+                pictures.save(lines, out, **_options(out, classifier, running))
     if as_json:
-        typer.echo(json.dumps([tokens.numbers() for tokens in lines], allow_nan=False))
+        told = [{"sentence": headline_of(one)} | one.tokens.numbers() for one in found]
+        typer.echo(json.dumps(told, allow_nan=False))
     else:
-        typer.echo(pictures.terminal(lines, colour=colour and coloured(), detail=True), color=True)
+        for one in found:
+            print_line(headline_of(one))
+            words = pictures.terminal(one.tokens, colour=coloured(colour), detail=verbose)
+            typer.echo("\n".join(f"  {line}" for line in words.splitlines()), color=True)
+            if verbose:
+                print_shown(figures(one.certificate))
     say(notes)
     if out is not None:
         print_line(f"wrote {out}", err=True)
@@ -81,32 +132,48 @@ def rules(
             help="Questions, one per line (with TREC's labels or none), or WikiTableQuestions' .tsv; - for input.",
         ),
     ],
-    model: Model = ModelName.wtq,
-    out: Annotated[Path | None, typer.Option(help="A page (.html), data (.json) or text (.txt).")] = None,
-    tol: Annotated[float, typer.Option(help="The relative error to integrate each attribution to.")] = 0.05,
-    longest: Annotated[int, typer.Option(min=1, max=8, help="Words of a phrase.")] = 4,
-    least: Annotated[int, typer.Option(min=1, help="Questions that must support a rule.")] = 5,
-    precise: Annotated[float, typer.Option(min=0, max=1, help="The precision below which a rule is suspicious.")] = 0.75,
-    most: Annotated[int, typer.Option(min=1, help="Rules of each class and kind.")] = 20,
+    longest: Annotated[int, typer.Option(min=1, max=8, help="Words of a phrase.", rich_help_panel=WHAT)] = 4,
+    least: Annotated[int, typer.Option(min=1, help="Questions that must support a rule.", rich_help_panel=WHAT)] = 5,
+    precise: Annotated[
+        float, typer.Option(min=0, max=1, help="The precision below which a rule is suspicious.", rich_help_panel=WHAT)
+    ] = 0.75,
+    most: Annotated[int, typer.Option(min=1, help="Rules of each class and kind.", rich_help_panel=WHAT)] = 20,
+    tol: Tol = 0.05,
+    max_evaluations: Most = 4000,
+    out: Annotated[
+        Path | None, typer.Option(help="A page (.html), data (.json) or text (.txt).", rich_help_panel=OUTPUT)
+    ] = None,
     as_json: Json = False,
+    force: Force = False,
+    model: Model = ModelName.wtq,
     device: Device = None,
 ) -> None:
     """Which words and phrases trigger which class? Usual rules, new ones, and suspicious ones."""
-    check_out(out, (".html", ".json", ".txt"))
+    check_out(out, (".html", ".json", ".txt"), force=force)
     asked = _files(file)
-    classifier = app.load(model.value, device=device)
-    labels = asked.labels_for(classifier.classes)
-    if asked.labels is not None and labels is None:
-        say([f"the labels of the file are not those of --model {model.value}; precision is by what the network says"])
-    with noted() as notes, _bar(len(asked.questions)) as counted:
+    with working() as screen:
+        with screen.loading():
+            from .. import questions as app
+
+            classifier = app.load(model.value, device=device)
+        labels = asked.labels_for(classifier.classes)
+        if asked.labels is not None and labels is None:
+            say([f"the labels of the file are not those of --model {model.value}; precision is by what the network says"])
+        bar = screen.batch(1)
+        bar.begin(f"{len(asked.questions)} questions")
         how: dict[str, Any] = {"tol": tol, "longest": longest, "least": least, "precise": precise, "most": most}
-        found = app.rules(classifier, asked.questions, labels, progress=counted, **how)
-    if out is not None:
-        found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))
+        with noted() as notes:
+            found = app.rules(classifier, asked.questions, labels, max_evaluations=max_evaluations, progress=bar.count, **how)
+        if out is not None and out.suffix.lower() == ".txt":
+            write_text(out, f"{found}\n\n# {generator()}: {typed()}\n")
+        elif out is not None:
+            found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))
     if as_json:
         typer.echo(json.dumps(found.numbers(), allow_nan=False))
     elif out is None:
-        print_shown(str(found))
+        print_shown("\n".join([*filter(None, [getattr(found, "sentence", "")]), str(found)]))
+    else:
+        print_line(headline_of(found))
     say(notes)
     if out is not None:
         print_line(f"wrote {out}", err=True)
@@ -155,12 +222,3 @@ def _options(out: Path, classifier: app.Classifier, running: bool) -> dict[str, 
         lead = "Red words speak for what is in brackets, blue words against it."
         return {"title": "What the questions ask for", "lead": lead, "meta": meta, "command": typed()}
     return {} if out.suffix.lower() == ".json" else {"running": running}
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int, int], object]]:
-    """A progress bar over questions if standard error is a terminal, or none; gives the function that moves it."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("questions", total=total)
-        yield lambda done, _: bar.update(task, completed=done)

@@ -8,11 +8,23 @@ from typing import Annotated
 import typer
 
 from ...version import version_of
-from .. import retina as grading
-from ..command_line import default_device, one_line, typed, weights_digest
-from ..images.cli import Again, Debug, Device, Json, Most, Out, Photos, Tol, View, known_views, run
-from ..images.gallery_run import PhotoJob
-from ..images.photo_files import photos as listed
+from ..command_line import (
+    EXPERTS,
+    WHAT,
+    Debug,
+    Device,
+    Force,
+    Json,
+    Most,
+    Tol,
+    Verbose,
+    default_device,
+    one_line,
+    typed,
+    weights_digest,
+    working,
+)
+from ..images.cli import Again, Out, PhotoRequest, Photos, View, known_views
 
 
 class Start(enum.StrEnum):
@@ -28,18 +40,26 @@ def retina(
     photo: Photos,
     target: Annotated[
         str | None,
-        typer.Option(help='What is explained: referable, any, healthy, or a grade, 1 to 4, "or worse". Default: its own.'),
+        typer.Option(
+            help='What is explained: referable, any, healthy, or a grade, 1 to 4, "or worse". Default: its own.',
+            rich_help_panel=WHAT,
+        ),
     ] = None,
-    baseline: Annotated[
-        Start, typer.Option(help="The eye blurred, in black, in the retina's median colour, or all three averaged.")
-    ] = Start.blurred,
     tol: Tol = 0.05,
+    max_evaluations: Most = 4000,
     out: Out = None,
     view: View = None,
     as_json: Json = False,
-    device: Device = None,
-    max_evaluations: Most = 4000,
+    verbose: Verbose = False,
     again: Again = False,
+    force: Force = False,
+    device: Device = None,
+    baseline: Annotated[
+        Start,
+        typer.Option(
+            help="The eye blurred, in black, in the retina's median colour, or all three averaged.", rich_help_panel=EXPERTS
+        ),
+    ] = Start.blurred,
     debug: Debug = False,
 ) -> None:
     """Grade diabetic retinopathy in fundus photos, 0 to 4, and show what speaks for it. Not a medical device.
@@ -47,18 +67,22 @@ def retina(
     One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
     photos could not be explained, with 2 if none could.
     """
-    files = listed(photo)
-    with one_line("the grader", debug=debug):
-        grader = grading.load(device or default_device())
-    if target is not None:
-        grader.find(target)
-    how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
-    job = PhotoJob(
-        lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
-        {"network": grader.network.source, **how, "_code": [version_of(), weights_digest(grader.network.module)]},
-        typed(),
-        "Graded eyes",
-        debug,
-        known_views(view),
-    )
-    run(job, photo, files, out, as_json=as_json, again=again)
+    asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
+    with working() as screen:
+        with screen.loading(), one_line("the grader", debug=debug):
+            from .. import retina as grading
+            from ..images.gallery_run import PhotoJob
+
+            grader = grading.load(device or default_device())
+        if target is not None:
+            grader.find(target)
+        how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
+        job = PhotoJob(
+            lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
+            {"network": grader.network.source, **how, "_code": [version_of(), weights_digest(grader.network.module)]},
+            typed(),
+            "Graded eyes",
+            debug,
+            asked.views,
+        )
+        asked.run(job, screen)

@@ -8,22 +8,46 @@ import os
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ...files import reading
-from ...loading import check_trusted
-from ...tensor_files import check_weights, read_json
 from ...words import shown
-from ..command_line import ScoreName, check_out, coloured, noted, print_line, typed
-from . import explain, generated, similarity
-from .result import Explained, Explanations, Generated
+from ..command_line import (
+    EXPERTS,
+    NETWORK,
+    OUTPUT,
+    WHAT,
+    Colour,
+    Device,
+    Force,
+    Json,
+    Most,
+    ScoreName,
+    Tol,
+    Trust,
+    Verbose,
+    check_name,
+    check_out,
+    coloured,
+    figures,
+    headline_of,
+    noted,
+    print_line,
+    print_shown,
+    say,
+    typed,
+    working,
+)
+
+if TYPE_CHECKING:
+    from .result import Explained, Explanations, Generated
+
+    Found = Explained | Explanations | Generated
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
-Found = Explained | Explanations | Generated
-
 
 LARGEST_SHARD = 64 << 30
 """The most bytes of one file of weights in a model's folder, and of the tensors in it; large models have several files."""
@@ -96,53 +120,99 @@ IGNORED = {
 def text(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
-    model: Annotated[str, typer.Option(help="The name of a model, or the path of its folder: ./folder.")],
-    trust: Annotated[bool, typer.Option("--trust", help="Run the code that --model brings along, if it does.")] = False,
-    task: Annotated[Task | None, typer.Option(help="Default: by the model's own head.", show_default=False)] = None,
-    context: Annotated[str | None, typer.Option(help="Where the answer is, or the second text of a pair.")] = None,
-    target: Annotated[str | None, typer.Option(help="The class, or the answer. Default: what the model says.")] = None,
-    against: Annotated[str | None, typer.Option(help="Explain the difference to this class (or token).")] = None,
-    part: Annotated[PartName, typer.Option(help="Of an answer.")] = PartName.span,
-    continuation: Annotated[str | None, typer.Option(help="What follows the prompt. Default: what the model writes.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="How much it may write.")] = 20,
-    span: Annotated[str | None, typer.Option(help="Explain only these words of what was written.")] = None,
-    pooling: Annotated[Pooling, typer.Option(help="For two sentences.")] = Pooling.mean,
-    score: Annotated[ScoreName | None, typer.Option(help="Default: probability.", show_default=False)] = None,
-    baseline: Annotated[Baseline, typer.Option(help="What stands for 'no word'; markers are kept.")] = Baseline.zero,
-    tol: Annotated[float, typer.Option(help="The relative error to integrate to.")] = 0.01,
-    pieces: Annotated[bool, typer.Option("--pieces", help="Show word pieces instead of words.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    colour: Annotated[bool, typer.Option("--color/--no-color", help="Colours on a terminal.")] = True,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. Default: cuda where there is one.")] = None,
-    dtype: Annotated[Precision | None, typer.Option(help="Default: as it was saved.", show_default=False)] = None,
+    model: Annotated[
+        str,
+        typer.Option(help="The name of a model, or the path of its folder: ./folder.", rich_help_panel=NETWORK, metavar="NAME"),
+    ],
+    task: Annotated[
+        Task | None, typer.Option(help="Default: by the model's own head.", show_default=False, rich_help_panel=WHAT)
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Where the answer is, or the second text of a pair.", rich_help_panel=WHAT)
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The class, or the answer. Default: what the model says.", rich_help_panel=WHAT)
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Explain the difference to this class (or token).", rich_help_panel=WHAT)
+    ] = None,
+    part: Annotated[PartName, typer.Option(help="Of an answer.", rich_help_panel=WHAT)] = PartName.span,
+    continuation: Annotated[
+        str | None, typer.Option(help="What follows the prompt. Default: what the model writes.", rich_help_panel=WHAT)
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How much it may write.", rich_help_panel=WHAT)] = 20,
+    span: Annotated[
+        str | None, typer.Option(help="Explain only these words of what was written.", rich_help_panel=WHAT)
+    ] = None,
+    score: Annotated[
+        ScoreName | None, typer.Option(help="Default: probability.", show_default=False, rich_help_panel=WHAT)
+    ] = None,
+    tol: Tol = 0.01,
+    max_evaluations: Most = 4000,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="Show word pieces instead of words.", rich_help_panel=OUTPUT)
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    colour: Colour = True,
+    force: Force = False,
+    trust: Trust = False,
+    device: Device = None,
+    dtype: Annotated[
+        Precision | None, typer.Option(help="Default: as it was saved.", show_default=False, rich_help_panel=NETWORK)
+    ] = None,
+    pooling: Annotated[Pooling, typer.Option(help="For two sentences.", rich_help_panel=EXPERTS)] = Pooling.mean,
+    baseline: Annotated[
+        Baseline, typer.Option(help="What stands for 'no word'; markers are kept.", rich_help_panel=EXPERTS)
+    ] = Baseline.zero,
 ) -> None:
     """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
-    check_out(out, ENDINGS)
+    check_name("--model", model, "the name of a model, or the path of its folder, such as ./folder")
+    check_out(out, ENDINGS, force=force)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value
-    network, tokenizer, does = load(model, task, device=device, dtype=numbers, trust=trust)
-    _check_given(ctx, does)
-    how: dict[str, Any] = {"baseline": baseline.value, "tol": tol}
-    scale: dict[str, Any] = {} if score is None else {"score": score.value}
-    found: Found
-    with noted() as notes:
-        if does is Task.similar:
-            if len(words) != 2:
-                raise OptionError(f"got {len(words)} text(s) for --task similar; expected two sentences.")
-            found = similarity(network, tokenizer, words[0], words[1], pooling=pooling.value, **how)
-        elif does is Task.generate:
-            written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}
-            found = generated(network, tokenizer, _one(words), against=against, **written, **how, **scale)
-        elif does is Task.answer:
-            if context is None:
-                raise OptionError("got no --context; expected the text that holds the answer.")
-            found = explain(network, tokenizer, words, context=context, target=target, part=part.value, **how, **scale)
-        else:
-            found = explain(network, tokenizer, words, context=context, target=target, against=against, **how, **scale)
-    _tell(found if pieces else found.words(), out, as_json=as_json, colour=colour)
-    for note in notes:
-        print_line(f"note: {note}", err=True)
+    how: dict[str, Any] = {"baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
+    how |= {} if score is None else {"score": score.value}
+    picked = {"context": context, "target": target, "against": against, "part": part.value, "pooling": pooling.value}
+    written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}
+    with working() as screen:
+        with screen.loading():
+            network, tokenizer, does = load(model, task, device=device, dtype=numbers, trust=trust)
+        _check_given(ctx, does)
+        bar = screen.batch(1)
+        bar.begin("explaining")
+        with noted() as notes:
+            given = picked | written | how | {"progress": bar.tell}
+            options = {key: value for key, value in given.items() if key not in IGNORED[does]}
+            found = _explained(does, network, tokenizer, words, options)
+        found = found if pieces else found.words()
+        if out is not None:
+            page = {"title": "Which words made it so", "command": typed()}
+            with screen.doing("writing"):
+                found.save(out, **(page if out.suffix.lower() == ".html" else {}))
+    _tell(found, as_json=as_json, colour=colour, verbose=verbose)
+    say(notes)
+    if out is not None:
+        print_line(f"wrote {out}", err=True)
+
+
+def _explained(task: Task, network: Any, tokenizer: Any, words: list[str], options: dict[str, Any]) -> Found:
+    """Ask the model what the task is about, with the options that mean something for it."""
+    from . import explain, generated, similarity
+
+    if task is Task.similar:
+        if len(words) != 2:
+            raise OptionError(f"got {len(words)} text(s) for --task similar; expected two sentences.")
+        return similarity(network, tokenizer, words[0], words[1], **options)
+    if task is Task.generate:
+        return generated(network, tokenizer, _one(words), **options)
+    if task is Task.answer and options["context"] is None:
+        raise OptionError("got no --context; expected the text that holds the answer.")
+    return explain(network, tokenizer, words, **options)
 
 
 def load(
@@ -159,6 +229,8 @@ def load(
         trust: whether code that the model brings along may run; without it, that is a TrustError, and nobody is asked.
     """
     import torch
+
+    from ...loading import check_trusted
 
     _check_place(name)
     try:
@@ -209,6 +281,8 @@ def _check_place(name: str) -> None:
                 f"path, ./{shown(name)}, if that is meant. For the model of that name, run this in another folder."
             )
         return
+    from ...tensor_files import check_weights
+
     folder = Path(name)
     if (folder / "config.json").exists():
         _check_description(folder / "config.json")
@@ -229,6 +303,8 @@ def _check_place(name: str) -> None:
 
 def _check_description(file: Path) -> None:
     """Refuse settings that ask for more parts than any model has: transformers makes them all, before it reads weights."""
+    from ...tensor_files import read_json
+
     left = [read_json(file, what="the settings of a model", most=LARGEST_CONFIG)]
     while left:
         found = left.pop()
@@ -241,6 +317,8 @@ def _check_description(file: Path) -> None:
 
 def _check_config(name: str, config: Any, *, trust: bool) -> None:
     """Refuse a model that names somebody's kernels to be fetched and run."""
+    from ...loading import check_trusted
+
     kernels = getattr(config, "_attn_implementation", None)
     if any(
         "/" in kernel for kernel in (kernels.values() if isinstance(kernels, dict) else [kernels]) if isinstance(kernel, str)
@@ -308,15 +386,23 @@ def _one(words: list[str]) -> str:
     return words[0]
 
 
-def _tell(found: Found, out: Path | None, *, as_json: bool, colour: bool) -> None:
-    if out is not None:
-        page = {"title": "Which words made it so", "command": typed()}
-        found.save(out, **(page if out.suffix.lower() == ".html" else {}))
-    lines = [found.line] if isinstance(found, Explained) else found.lines
+def _tell(found: Found, *, as_json: bool, colour: bool, verbose: bool) -> None:
+    """Print the answer: a line for people and the coloured words, or JSON."""
+    from .result import Explained, Generated
+
+    parts: list[Any] = [found] if isinstance(found, Explained | Generated) else list(found.texts)
     if as_json:
-        typer.echo(json.dumps([line.numbers() for line in lines], allow_nan=False))
-    else:
-        more: dict[str, Any] = {} if isinstance(found, Generated) else {"detail": True}
-        typer.echo(found.terminal(colour=coloured(colour), **more), color=True)
-    if out is not None:
-        print_line(f"wrote {out}", err=True)
+        lines = [found.line] if isinstance(found, Explained) else found.lines
+        said = [headline_of(part) for part in parts]
+        said = said if len(said) == len(lines) else said * len(lines)
+        told = [{"sentence": sentence} | line.numbers() for sentence, line in zip(said, lines, strict=True)]
+        typer.echo(json.dumps(told, allow_nan=False))
+        return
+    for part in parts:
+        if getattr(part, "sentence", ""):
+            print_line(headline_of(part))
+        more: dict[str, Any] = {} if isinstance(part, Generated) else {"detail": verbose}
+        typer.echo(part.terminal(colour=coloured(colour), **more), color=True)
+        if verbose:
+            certificates = part.certificate if isinstance(part, Generated) else [part.certificate]
+            print_shown("\n".join(figures(one) for one in certificates))
