@@ -108,7 +108,7 @@ def integrated_gradients(
             among them: results are summed there. Each worker has a copy of the model; on the same device it shares the
             weights. The values and the evaluations are those of one worker, to rounding. The pass that ``create_graph``
             adds, and linear regions, run on the device of x alone.
-        progress: True or False for a bar (None: on a terminal, after two seconds), or a function of
+        progress: True or False for a bar (None: on a terminal or in a notebook, after two seconds), or a function of
             :class:`~integrand.Progress`.
         tune: on a CPU, try other numbers of rows and channels last by the clock, on chunks that have to be evaluated anyway,
             and remember the fastest for this model. The values then change in the last digits from call to call; without it the

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -75,8 +77,8 @@ def test_a_failing_callback_is_the_users_own() -> None:
 def test_when_there_is_a_bar(option: bool | None, terminal: bool, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     reporter = Reporter(option)
-    assert (reporter._bar is not None) is shown
     reporter.tell(ig.Progress(2, 1, 10, 30))
+    assert (reporter._bar is not None) is shown
     if reporter._bar is not None:
         assert reporter._bar.n == 10
         assert reporter._bar.total == 30
@@ -100,3 +102,52 @@ def test_a_quick_run_draws_nothing_even_on_a_terminal(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     ig.integrated_gradients(model, X)
     assert capsys.readouterr().err.strip() == ""
+
+
+NOTEBOOK = """
+import sys, types, warnings
+warnings.simplefilter("error")
+import tqdm.std
+shell = types.SimpleNamespace(config=["IPKernelApp"], kernel=None)
+sys.modules["IPython"] = fake = types.ModuleType("IPython")
+fake.get_ipython = lambda: shell
+sys.modules["ipywidgets"] = None
+from integrand.evaluation import progress
+progress.DELAY = 0.0
+teller = progress.Reporter({option})
+for done, total in ((10, 20), (20, 40), (40, 40)):
+    teller.tell(progress.Progress(2, 0, done, total))
+print(type(teller._bar).__module__, teller._bar.total, teller._bar.n, teller._bar.format_dict["elapsed"] >= 0)
+teller.close()
+"""
+
+
+@pytest.mark.parametrize("option", ["True", "None"])
+def test_a_notebook_without_widgets_has_a_bar_and_no_warning(option: str) -> None:
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK.format(option=option)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-3:] == ["40", "40", "True"]
+    assert "integrating: " in done.stderr
+    assert "<" in done.stderr  # elapsed<left
+
+
+def test_the_total_of_a_widget_is_known_and_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Widget:
+        def __init__(self, total: int, **_: object) -> None:
+            self.total, self.n, self.start_t = total, 0, 0.0
+            self.container = SimpleNamespace(children=[None, SimpleNamespace(max=total), None])
+            made.append(self)
+
+        def set_postfix_str(self, text: str, refresh: bool) -> None: ...
+
+        def update(self, count: int) -> None:
+            self.n += count
+
+    made: list[Widget] = []
+    monkeypatch.setattr("tqdm.auto.tqdm", Widget)
+    teller = Reporter(True)
+    assert not made  # a widget that begins without a total shows no time left
+    for done, total in ((5, 10), (10, 30)):
+        teller.tell(ig.Progress(1, 0, done, total))
+        assert made[0].container.children[1].max == total  # type: ignore[union-attr]
+    assert (len(made), made[0].n, made[0].total) == (1, 10, 30)

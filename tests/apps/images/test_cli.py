@@ -463,3 +463,29 @@ def test_a_folder_without_photos(run: Run, tmp_path: Path) -> None:
     done = run("image", "in", *MODEL)
     assert done.exit_code != 0
     assert "in" in str(done.exception)
+
+
+def test_a_folder_has_an_answer_per_photo_as_it_comes_and_says_what_was_done(run: Run, tmp_path: Path) -> None:
+    for name in "ab":
+        photo(tmp_path / "in" / f"{name}.png")
+    words = ("image", "in", *MODEL, "--classes", "names.txt", "--out", "out")
+    first = run(*words).stdout.splitlines()
+    assert [line[:6] for line in first[:2]] == ["a.png:", "b.png:"]
+    assert "red thing" in first[0]
+    photo(tmp_path / "in" / "c.png", (0, 0, 255))
+    again = run(*words)
+    assert "going on: 2 of 3 photos were done before" in again.stderr
+    lines = again.stdout.splitlines()
+    assert lines[0].startswith("c.png: ")
+    assert lines[1:] == ["explained 3 of 3 photos (2 done before); wrote out/index.html"]
+    assert [path.name for path in (tmp_path / "out").iterdir() if "progress" in path.name] == []
+
+
+def test_a_page_that_somebody_else_wrote_stays(run: Run, tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    (tmp_path / "a.html").write_text("<p>my thesis</p>")
+    done = run("image", "a.png", *MODEL)
+    assert "was not written by integrand" in str(done.exception)
+    assert (tmp_path / "a.html").read_text() == "<p>my thesis</p>"
+    assert run("image", "a.png", *MODEL, "--force").exit_code == 0
+    assert run("image", "a.png", *MODEL).exit_code == 0

@@ -712,3 +712,25 @@ def test_molecules_that_come_twice_were_not_done_before(run: Run, model: Countin
     assert done.stderr == "explained 5 of 5 molecule(s); wrote a.csv\n"
     assert "(5 done before)" in run("--file", "many.smi", "--out", "a.csv").stderr
     assert len(model.explained) == 3
+
+
+def test_the_columns_of_a_table_come_back_first_and_ours_give_way(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.csv").write_text('id,smiles,score,name,name\na,CCO,7.5,"x, y",=1+1\nb,O,,z\n')
+    assert run("--file", "many.csv", "--out", "values.csv").exit_code == 0
+    head = (tmp_path / "values.csv").read_text().splitlines()[0].split(",")
+    assert head[:5] == ["id", "smiles", "score", "name", "name (2)"]
+    ours = ["molecule", "title", "integrand_score", "baseline_score", "status", "integrand_smiles", "kind", "index"]
+    assert head[5:] == [*ours, "integrand_name", "begin", "end", "value", "pairs", "total"]
+    found = table(tmp_path / "values.csv")
+    assert [found[0][key] for key in ("id", "smiles", "score", "name", "name (2)")] == ["a", "CCO", "7.5", "x, y", "'=1+1"]
+    assert [found[-1][key] for key in ("id", "smiles", "score", "name", "name (2)")] == ["b", "O", "", "z", ""]
+    assert float(found[0]["integrand_score"]) == pytest.approx(3.75)
+    assert run("--file", "many.csv", "--out", "values.csv").exit_code == 0  # known as ours, whatever columns it has
+    printed = json.loads(run("--file", "many.csv", "--json").stdout.splitlines()[0])
+    assert printed["columns"] == {"id": "a", "smiles": "CCO", "score": "7.5", "name": "x, y", "name (2)": "=1+1"}
+    assert run("--file", "many.csv", "--out", "values.sdf").exit_code == 0
+    mol = next(iter(Chem.SDMolSupplier(str(tmp_path / "values.sdf"))))
+    assert (mol.GetProp("id"), mol.GetProp("score"), mol.GetDoubleProp("integrand_score")) == ("a", "7.5", pytest.approx(3.75))
+    assert run("--file", "values.sdf", "--out", "again.csv", "O").exit_code == 0  # data of SD files, and a molecule without
+    rows = table(tmp_path / "again.csv")
+    assert (rows[0]["id"], rows[-1]["id"]) == ("", "b")
