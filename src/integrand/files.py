@@ -78,6 +78,7 @@ MARKS = re.compile(
     rb"""name="generator"\ content="integrand\ |Software\x00integrand\ |/Creator\ \(integrand\ |<dc:title>integrand\ """
     rb"""|<!--\ integrand\ |^\#\ integrand\ """  # pages, PNG, PDF, SVG of two kinds, text
     rb"""|"baseline_score":\ |\A\{\s*"questions":\ \d+,\s*"accuracy":\ |\A\{\s*"axioms":\ \["""  # JSON
+    rb"""|"unit":\ "[^"]*",\s*"models":\ \{|\A(?:example,)?feature,[^\n]*\ \xe2\x88\x92\ """  # two models
     rb"""|\A.{8}\{"__metadata__":\{"integrand":|baseline_score,(?:integrand_)?status,|>\ +<attribution_of_bonds>""",  # values
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )

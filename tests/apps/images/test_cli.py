@@ -36,6 +36,9 @@ class Colours(nn.Module):
 def make():
     return Colours()
 
+def warm():
+    return lambda x: Colours()(x) + x.mean((1, 2, 3))[:, None] * torch.tensor([1.0, 0.0, 0.0])
+
 def broken():
     return lambda x: x.reshape(7)
 """
@@ -489,3 +492,24 @@ def test_a_page_that_somebody_else_wrote_stays(run: Run, tmp_path: Path) -> None
     assert (tmp_path / "a.html").read_text() == "<p>my thesis</p>"
     assert run("image", "a.png", *MODEL, "--force").exit_code == 0
     assert run("image", "a.png", *MODEL).exit_code == 0
+
+
+def test_two_networks_on_one_photo(run: Run, tmp_path: Path) -> None:
+    """The second counts all colours for red: there the whole photo adds its mean, (200 + 30 + 60) / 3 of 255, to that class."""
+    photo(tmp_path / "a.png")
+    words = ("image", "a.png", *MODEL, "--model", "nets_for_photos:warm", "--score", "logit", "--classes", "names.txt")
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert list(found["models"]) == ["nets_for_photos:make", "nets_for_photos:warm"]
+    assert found["differences"][0]["size"] == pytest.approx([290 / 3 / 255], abs=0.01)
+    for ending in ("html", "csv", "json"):
+        for _ in range(2):  # what it wrote, it may write again
+            done = run(*words, "--out", f"both.{ending}")
+            assert done.exit_code == 0, done.output
+        assert (tmp_path / f"both.{ending}").stat().st_size > 100
+    assert found["sentence"] == done.stdout.splitlines()[0]
+    assert "nets_for_photos:warm: red thing" in done.stdout
+    photo(tmp_path / "b.png")
+    for extra, said in ((("--rival",), "--rival"), (("b.png",), "several photos"), (MODEL[:2], "twice")):
+        assert said in str(run(*words, *extra).exception)

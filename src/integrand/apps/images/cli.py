@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import OptionError
+from ...files import fitting
 from ...version import version_of
+from ...words import number, percent
 from ..command_line import (
     EXPERTS,
     NETWORK,
@@ -30,8 +33,14 @@ from ..command_line import (
     Trust,
     Verbose,
     check_name,
+    check_out,
     default_device,
+    figures,
+    headline_of,
+    noted,
     one_line,
+    print_line,
+    print_shown,
     stamp,
     typed,
     weights_digest,
@@ -40,6 +49,9 @@ from ..command_line import (
 
 if TYPE_CHECKING:
     from .gallery_run import PhotoJob
+
+DEFAULT = "efficientnet-lite0"
+"""The network that explains photos where none is named: its weights come with integrand-models."""
 
 VIEW_NAMES = ("scaled", "signed", "green-red", "heatmap", "outlines", "regions", "overlay")
 """The views of :data:`integrand.render.image.views.VIEWS`, for the help, which draws nothing."""
@@ -112,12 +124,15 @@ def image(
     again: Again = False,
     force: Force = False,
     model: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="efficientnet-lite0, googlenet, a torchvision or timm name; with --trust package.module:function, ./net.pt2",
+            help="efficientnet-lite0 (the default), googlenet, a torchvision or timm name; with --trust "
+            "package.module:function, ./net.pt2. Twice, to compare two networks on one photo.",
+            metavar="NAME",
+            show_default=False,
             rich_help_panel=NETWORK,
         ),
-    ] = "efficientnet-lite0",
+    ] = None,
     trust: Trust = False,
     weights: Annotated[
         Path | None,
@@ -158,7 +173,9 @@ def image(
     One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
     photos could not be explained, with 2 if none could.
     """
-    check_name("--model", model, "the name of a network, such as efficientnet-lite0")
+    names = model or [DEFAULT]
+    for name in names:
+        check_name("--model", name, f"the name of a network, such as {DEFAULT}")
     given: dict[str, Any] = {
         "weights": weights,
         "size": _size(size),
@@ -178,6 +195,10 @@ def image(
         "max_evaluations": max_evaluations,
     }
     asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
+    if len(names) > 1:
+        compare(asked, names, given, how, device=device, trust=trust, debug=debug)
+        return
+    [name] = names
     with working() as screen:
         with screen.loading():
             from .. import images
@@ -185,13 +206,13 @@ def image(
             from .gallery_run import PhotoJob
             from .result import is_named
 
-            with one_line(f"--model {model}", debug=debug):
-                network = networks.load(model, device=device or default_device(), trust=trust, **given)
+            with one_line(f"--model {name}", debug=debug):
+                network = networks.load(name, device=device or default_device(), trust=trust, **given)
             images.check(network, **how)
-            settings = {"model": model, "network": network.source, **given, **how}
+            settings = {"model": name, "network": network.source, **given, **how}
             drawn = None if baseline is None or is_named(baseline) else baseline
-            settings["_files"] = [stamp(Path(name)) for name in (classes, drawn) if name is not None]
-            settings["_code"] = [version_of(), *stamped_code(model), weights_digest(network.module)]
+            settings["_files"] = [stamp(Path(file)) for file in (classes, drawn) if file is not None]
+            settings["_code"] = [version_of(), *stamped_code(name), weights_digest(network.module)]
         job = PhotoJob(
             lambda file, tell: images.explain(file, network, progress=tell, **how),
             settings,
@@ -201,6 +222,75 @@ def image(
             asked.views,
         )
         asked.run(job, screen)
+
+
+def compare(
+    asked: PhotoRequest,
+    names: list[str],
+    given: dict[str, Any],
+    how: dict[str, Any],
+    *,
+    device: str | None,
+    trust: bool,
+    debug: bool,
+) -> None:
+    """Explain one photo with several networks, write what was asked for, and print what they differ in.
+
+    Args:
+        asked: the photo, and what is to come of it.
+        names: the networks, as ``--model`` names them.
+        given: how photos become their inputs, the same for all; weights are for GoogLeNet alone.
+        how: what is explained, and how accurately.
+        device: where to compute.
+        trust: whether a model that is code may run.
+        debug: let unexpected errors through, with their traceback.
+    """
+    where = _compared_at(asked, names, how)
+    with working() as screen:
+        with screen.loading():
+            from .. import images
+            from . import model as sources
+
+            networks = {}
+            for name in names:
+                options = given if name.startswith("googlenet") else given | {"weights": None}
+                with one_line(f"--model {name}", debug=debug):
+                    networks[name] = sources.load(name, device=device or default_device(), trust=trust, **options)
+        bar = screen.batch(1, "photos")
+        bar.begin(f"{asked.files[0].name}, {len(names)} networks")
+        picked = {key: how[key] for key in ("target", "baseline", "score", "tol", "max_evaluations")}
+        with noted() as notes, one_line(str(asked.files[0]), debug=debug):
+            found = images.compare(asked.files[0], networks, progress=bar.tell, **picked)
+        if where is not None:
+            with screen.doing("writing"):
+                found.save(where, **({"command": typed()} if where.suffix.lower() == ".html" else {}))
+    if asked.as_json:
+        typer.echo(json.dumps(found.numbers() | {"warnings": notes, "out": None if where is None else str(where)}))
+        return
+    print_line(headline_of(found))
+    written = percent if found.unit == "probability" else number
+    for name, (answer, *_) in found.answers.items():
+        likely = answer.likely[:3] or ((answer.label, answer.value),)
+        print_line(f"  {name}: {', '.join(f'{label} ({written(value)})' for label, value in likely)}")
+    for note in notes:
+        print_line(f"note: {note}")
+    if asked.verbose:
+        for name, result in found.results.items():
+            print_shown(f"{name}\n{figures(result.certificate.only)}")
+    print_line(f"wrote {where}")
+
+
+def _compared_at(asked: PhotoRequest, names: list[str], how: dict[str, Any]) -> Path | None:
+    """Check what a comparison of networks cannot do; gives the file that it writes, if any."""
+    if len(set(names)) < len(names):
+        raise OptionError(f"got --model {names[0]} twice; expected two networks that differ.")
+    if asked.many:
+        raise OptionError(f"got {len(names)} networks for several photos, or a folder; expected one photo to compare them on.")
+    if how["path"] != "straight" or how["rival"] or asked.views:
+        raise OptionError("got --path, --rival or --view with two networks; they are for one. Leave them out.")
+    where = asked.out or (None if asked.as_json else Path(fitting(f"{asked.files[0].stem}-compared", ".html")))
+    check_out(where, (".html", *PICTURES, ".json", ".csv"), force=asked.force)
+    return where
 
 
 @dataclass(frozen=True)
