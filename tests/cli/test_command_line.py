@@ -212,6 +212,10 @@ def test_a_bar_shows_what_is_done_and_the_time_left(monkeypatch: pytest.MonkeyPa
         (inputs, work) = bar._bar.tasks  # type: ignore[union-attr]
         assert (inputs.description, inputs.completed, inputs.total) == ("1 of 3 photos", 1, 3)
         assert work.completed == pytest.approx(0.5)  # the total moves, the share does not go back
+        bar.begin("dog.png", 2)
+        for done, total in ((10, 20), (20, 20), (5, 20)):
+            bar.tell(Progress(1, 0, done, total))
+        assert work.completed == pytest.approx(0.625)  # the first of two integrals, and a quarter of the second
         command_line.print_line("cat.png: a cat")
     text = said.getvalue()
     assert "loading the network" in text

@@ -440,18 +440,24 @@ class BatchBar:
         """
         self._bar, self._total, self._what = bar, total, what
         self._done, self._gradients, self._share = 0, 0, 0.0
+        self._parts, self._part = 1, 0
         self._inputs: TaskID | None = None
         self._work: TaskID | None = None
         if bar is not None:
             self._inputs = bar.add_task(what, total=total, visible=total > 1, left="left")
             self._work = bar.add_task(what, total=None, visible=bool(what) or total == 1, left="")
 
-    def begin(self, name: str) -> None:
-        """Show the name of the input that is explained now."""
+    def begin(self, name: str, parts: int = 1) -> None:
+        """Show the name of the input that is explained now.
+
+        Args:
+            name: what it is called.
+            parts: how many integrals are computed for it, one after the other.
+        """
         if self._bar is None or self._inputs is None or self._work is None:
             return
         name = shown(name)  # a bar has one line
-        self._gradients, self._share = 0, 0.0
+        self._gradients, self._share, self._parts, self._part = 0, 0.0, parts, 0
         self._bar.reset(self._work, total=None, description=name[:40], left="")
         if not self._what:
             self._bar.update(self._inputs, description=name[:40])
@@ -463,11 +469,6 @@ class BatchBar:
             said = {"description": f"{self._done} of {self._total} {self._what}"} if self._what else {}
             self._bar.update(self._inputs, advance=count, **said)  # type: ignore[arg-type]
 
-    def count(self, done: int, total: int) -> None:
-        """Show how many parts of the input at hand are done: the ``progress=`` of functions that count."""
-        if self._bar is not None and self._work is not None:
-            self._bar.update(self._work, completed=done / max(total, 1), total=1.0, left="left")
-
     def tell(self, step: GradientProgress) -> None:
         """Show how much of the work on the input at hand is done.
 
@@ -475,11 +476,14 @@ class BatchBar:
         """
         if self._bar is None or self._work is None:
             return
-        if step.gradients < self._gradients:  # another integral for the same input
-            self._share = 0.0
-            self._bar.reset(self._work, total=1.0)
+        if step.gradients < self._gradients:  # the next integral for the same input
+            self._part += 1
+            if self._part >= self._parts:  # more of them than was said
+                self._share, self._part = 0.0, 0
+                self._bar.reset(self._work, total=1.0)
         self._gradients = step.gradients
-        self._share = max(self._share, step.gradients / max(step.expected, step.gradients, 1))
+        share = (self._part + step.gradients / max(step.expected, step.gradients, 1)) / self._parts
+        self._share = max(self._share, share)
         self._bar.update(self._work, completed=self._share, total=1.0, left="left")
 
 

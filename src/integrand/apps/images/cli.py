@@ -88,13 +88,19 @@ Out = Annotated[
     Path | None,
     typer.Option(
         help=".html, .png, .svg, .pdf, .json or .safetensors; a folder for several. Default: PHOTO.html, explained/.",
+        metavar="FILE",
         rich_help_panel=OUTPUT,
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Explain photos again that are done already.", rich_help_panel=OUTPUT)]
 View = Annotated[
     list[str] | None,
-    typer.Option(help=f"For pictures, several times: {', '.join(VIEW_NAMES)}.", show_default=False, rich_help_panel=OUTPUT),
+    typer.Option(
+        help=f"For pictures, several times: {', '.join(VIEW_NAMES)}.",
+        metavar="NAME",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
@@ -257,7 +263,7 @@ def compare(
                 with one_line(f"--model {name}", debug=debug):
                     networks[name] = sources.load(name, device=device or default_device(), trust=trust, **options)
         bar = screen.batch(1, "photos")
-        bar.begin(f"{asked.files[0].name}, {len(names)} networks")
+        bar.begin(f"{asked.files[0].name}, {len(names)} networks", len(names))
         picked = {key: how[key] for key in ("target", "baseline", "score", "tol", "max_evaluations")}
         with noted() as notes, one_line(str(asked.files[0]), debug=debug):
             found = images.compare(asked.files[0], networks, progress=bar.tell, **picked)

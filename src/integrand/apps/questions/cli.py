@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +41,7 @@ from ..command_line import (
 from .question_files import BYTES, QuestionRecord, check_length, decoded, parsed, read
 
 if TYPE_CHECKING:
+    from ...evaluation.progress import Progress
     from .. import questions as app
 
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
@@ -101,7 +102,7 @@ def questions(
 
             classifier = app.load(model.value, device=device)
         bar = screen.batch(1)
-        bar.begin(f"{len(asked)} question{'s' if len(asked) > 1 else ''}")
+        bar.begin(f"{len(asked)} question{'s' if len(asked) > 1 else ''}", _batches(len(asked)))
         how: dict[str, Any] = {"target": target, "score": score.value, "tol": tol, "max_evaluations": max_evaluations}
         with noted() as notes:
             found = classifier.explain(asked, progress=bar.tell, **how)
@@ -160,10 +161,11 @@ def rules(
         if asked.labels is not None and labels is None:
             say([f"the labels of the file are not those of --model {model.value}; precision is by what the network says"])
         bar = screen.batch(1)
-        bar.begin(f"{len(asked.questions)} questions")
+        bar.begin(f"{len(asked.questions)} questions", _batches(len(asked.questions)))
         how: dict[str, Any] = {"tol": tol, "longest": longest, "least": least, "precise": precise, "most": most}
+        how["max_evaluations"] = max_evaluations
         with noted() as notes:
-            found = app.rules(classifier, asked.questions, labels, max_evaluations=max_evaluations, progress=bar.count, **how)
+            found = app.rules(_Watched(classifier, bar.tell), asked.questions, labels, **how)
         if out is not None and out.suffix.lower() == ".txt":
             write_text(out, f"{found}\n\n# {generator()}: {typed()}\n")
         elif out is not None:
@@ -177,6 +179,27 @@ def rules(
     say(notes)
     if out is not None:
         print_line(f"wrote {out}", err=True)
+
+
+class _Watched:
+    """A classifier that reports how far each of its explanations is; otherwise the one that is given."""
+
+    def __init__(self, classifier: app.Classifier, tell: Callable[[Progress], None]) -> None:
+        self._classifier, self._tell = classifier, tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._classifier, name)
+
+    def explain(self, texts: Sequence[str], **how: Any) -> list[app.WordAttribution]:
+        """As the classifier does, with a report of its progress."""
+        return self._classifier.explain(texts, progress=self._tell, **how)
+
+
+def _batches(count: int) -> int:
+    """How many integrals so many questions take, one after the other."""
+    from .model import BATCH
+
+    return -(-count // BATCH)
 
 
 def _asked(given: Sequence[str]) -> QuestionRecord:
