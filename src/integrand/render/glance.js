@@ -14,6 +14,13 @@ const say = (element) => {
   const group = element.closest("[data-sayings]");
   for (const other of group.querySelectorAll(".saying")) other.classList.remove("saying");
   element.classList.add("saying");
+  // What shares its row or column, such as the names of both, stands out with it.
+  for (const other of group.querySelectorAll(".across")) other.classList.remove("across");
+  for (const line of ["row", "column"]) {
+    const at = element.dataset[line];
+    if (at === undefined) continue;
+    for (const other of group.querySelectorAll(`[data-${line}="${CSS.escape(at)}"]`)) other.classList.add("across");
+  }
 };
 
 const speaker = (target) => (target instanceof Element ? target.closest("[data-says]") : null);

@@ -154,6 +154,7 @@ def saying(text: str, *, reachable: bool = True) -> str:
     """Attributes of an element that has something to say when it is pointed at, touched or reached by keyboard.
 
     Inside an element with ``data-sayings`` the text goes to that element's :func:`said`; arrow keys move between neighbours.
+    What has the same ``data-row`` or ``data-column`` there gets the class ``across`` meanwhile.
 
     Args:
         text: what it says; plain text.
