@@ -38,8 +38,8 @@ def test_questions(run: Run) -> None:
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
     assert lines[1].startswith("  how(+")  # below a line that answers
-    assert "[number " in lines[1]
-    assert "[text " in lines[3]
+    assert "[asks for a number (" in lines[1]
+    assert "[asks for a text (" in lines[3]
     assert len(lines) == 4
     told = run("questions", HOW, "--verbose").stdout
     assert "the words add up to" in told
@@ -64,7 +64,7 @@ def test_files(run: Run, name: str, tmp_path: Path) -> None:
     assert len(made) > 500
     if name == "q.html":
         assert b"integrand questions" in made
-        assert b"Running sum" in made
+        assert b"It asks for a number (" in made
 
 
 def test_from_a_file_and_from_input(run: Run, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_generate(run, name):
     given = ("The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean", "--out", "a.html")
     head, columns, row, *_ = run(name, *given).stdout.splitlines()
     assert head == "The film → bad"
-    assert columns.split() == ["The", "film", "so", "far", "F(x′)", "F(x)"]
+    assert columns.split() == ["The", "film", "so", "far", "no", "words", "score"]
     assert row.split()[0] == "bad"
 
 

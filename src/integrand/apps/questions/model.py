@@ -180,9 +180,9 @@ class Classifier:
             result = self.attribution([asked[i] for i in rows], **given | options)
             for i, values, certificate in zip(rows, result.numpy().tolist(), result.certificate, strict=True):
                 label = self.classes[outputs[i]]
-                chance = answers[i].probabilities[label]
                 named = replace(certificate, target=f"{label} ({score})")
-                found[i] = WordAttribution.of(asked[i], words[i], values, label, chance, named)
+                chances = answers[i].probabilities
+                found[i] = WordAttribution.of(asked[i], words[i], values, label, chances[label], named, chances)
         return ResultList(replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked)))
 
     def notes(self, text: str) -> tuple[str, ...]:

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...certificate import ExampleCertificate
 from ...render.notebook import said_first
 from ...render.text.tokens import Tokens
-from ...words import short_repr
+from ...words import percent, shown
 
 if TYPE_CHECKING:
     from .model import Word
+
+
+ASKS_FOR: Mapping[str, str] = {
+    "yes-no": "a yes or no",
+    "text": "a text",
+    "number": "a number",
+    "year": "a year",
+    "date": "a date",
+    "description": "a description",
+    "entity": "a thing",
+    "abbreviation": "an abbreviation",
+    "person": "a person",
+    "location": "a place",
+}
+"""What a question of each class asks for, in people's words."""
+
+
+def asked_for(label: str) -> str:
+    """What a question of a class asks for, in people's words; the class itself where there are none.
+
+    >>> asked_for("yes-no"), asked_for("colour")
+    ('a yes or no', 'colour')
+    """
+    return ASKS_FOR.get(label, label)
 
 
 @dataclass(frozen=True)
@@ -29,11 +53,16 @@ class QuestionAnswer:
     probability: float
     probabilities: dict[str, float]
 
+    @property
+    def sentence(self) -> str:
+        """What the question asks for, in one line."""
+        return f"It asks for {asked_for(self.label)} ({percent(self.probability)})."
+
     def __str__(self) -> str:
         return f"{self.label} ({self.probability:.2f})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordAttribution:
     """The attribution of a class's score to each word of a question.
 
@@ -45,6 +74,7 @@ class WordAttribution:
         label: the class that is explained.
         probability: the probability of that class.
         certificate: how far the values can be trusted; its errors are those of the words' sums.
+        probabilities: the probability of every class.
         notes: what a reader must not miss, such as words that the network never saw.
     """
 
@@ -55,6 +85,7 @@ class WordAttribution:
     label: str
     probability: float
     certificate: ExampleCertificate
+    probabilities: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @staticmethod
@@ -65,11 +96,13 @@ class WordAttribution:
         label: str,
         probability: float,
         certificate: ExampleCertificate,
+        probabilities: Mapping[str, float] | None = None,
     ) -> WordAttribution:
         """Build the result from the values of a padded row; values after the last word are padding."""
         spans = tuple((word.start, word.end) for word in words)
         kept = tuple(values[: len(words)])
-        return WordAttribution(text, tuple(word.text for word in words), spans, kept, label, probability, certificate)
+        names = tuple(word.text for word in words)
+        return WordAttribution(text, names, spans, kept, label, probability, certificate, probabilities or {})
 
     @property
     def tokens(self) -> Tokens:
@@ -85,13 +118,21 @@ class WordAttribution:
             probability=self.probability,
             certificate=one,
             text=self.text,
+            meaning=f"asks for {asked_for(self.label)}",
+            choices=[(asked_for(name), share) for name, share in self.probabilities.items()],
             notes=self.notes,
         )
 
-    __repr__ = short_repr
+    @property
+    def sentence(self) -> str:
+        """What the question asks for, because of which words, and how sure the numbers are, in one line."""
+        return self.tokens.sentence
 
     def __str__(self) -> str:
         return str(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"{shown(self.text)[:80]!r}: {self.sentence}"
 
     def _repr_html_(self) -> str:
         return said_first(self, self.tokens._repr_html_())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -17,11 +18,13 @@ from ...certificate import Certificate, ExampleCertificate
 from ...errors import OptionError
 from ...files import write
 from ...render import text as pictures
+from ...render.certificate_text import trust
 from ...render.notebook import said_first
-from ...render.text import alignment_grid
+from ...render.text import alignment_grid, grid_page
 from ...render.text.alignment_grid import Block, Grid
 from ...render.text.tokens import Tokens, is_letter
-from ...words import short_repr
+from ...render.text.word_sentences import capital, number, quoted
+from ...words import percent, short_repr, shown
 from .encoding import Pieces, trimmed
 
 if TYPE_CHECKING:
@@ -32,6 +35,12 @@ SENTENCE = re.compile(r"(?<![.!?…。！？])[.!?…。！？]+[\"'”’)\]]*(
 
 PHRASE = re.compile(SENTENCE.pattern + r"|[,;:，、；：]+(?=\s|$)|[，、；：]|\s[–—-]+(?=\s)|[)\]”]|\s(?=[(\[“])")
 """Where a phrase ends: at the end of a sentence, and at commas, dashes and brackets."""
+
+SUMS = {"probability": "probabilities", "log-probability": "log-probabilities", "logit": "logits"}
+"""What several scores of each scale are called."""
+
+MENTIONED = 3
+"""The outputs that are named in a sentence."""
 
 WIDEST = 80
 """Heatmaps with more inputs than this would be too wide to read."""
@@ -78,6 +87,11 @@ class Explained:
         """How far the attributions can be trusted; its error is that of the tokens' sums."""
         assert self.line.certificate is not None
         return self.line.certificate
+
+    @property
+    def sentence(self) -> str:
+        """What the model said, which words made it so, and how sure the numbers are, in one line."""
+        return stripped(self.line.joined(word_groups(self.line))).sentence
 
     def words(self) -> Explained:
         """The same result with word pieces joined into words, whose values are the sums of their pieces' values."""
@@ -140,7 +154,7 @@ class Explained:
         return pictures.save(self.line, path, **with_meta(path, self.meta, options))
 
     def __str__(self) -> str:
-        return f"{self.terminal(colour=False)}\n{self.certificate}"
+        return f"{self.sentence}\n{self.terminal(colour=False)}\n{self.certificate}"
 
     __repr__ = short_repr
 
@@ -167,6 +181,14 @@ class Explanations(Sequence[Explained]):
     def lines(self) -> list[Tokens]:
         """The texts in the form that :mod:`integrand.render.text` draws."""
         return [one.line for one in self.texts]
+
+    @property
+    def sentence(self) -> str:
+        """How many texts there are, what was said of each kind, and how sure the numbers are, in one line."""
+        counted = Counter(one.label for one in self.texts)
+        said = ", ".join(f"{count} {name}" for name, count in counted.most_common(5))
+        more = f" and {len(counted) - 5} other answers" if len(counted) > 5 else ""
+        return f"{len(self)} texts: {shown(said)}{more}; {trust(self.certificate)}."
 
     def words(self) -> Explanations:
         """The same results with word pieces joined into words; sums are kept."""
@@ -214,7 +236,7 @@ class Explanations(Sequence[Explained]):
         return iter(self.texts)
 
     def __str__(self) -> str:
-        return f"{self.terminal(colour=False)}\n{self.certificate}"
+        return f"{self.sentence}\n{self.terminal(colour=False)}\n{self.certificate}"
 
     __repr__ = short_repr
 
@@ -239,6 +261,8 @@ class Generated:
         certificate: one for each output.
         meta: how it was made, in words.
         against: the token that each output is compared with, where there is one.
+        summed: of how many tokens' scores the score of each output is the sum; empty where no scores were added up.
+        notes: what a reader must not miss, such as signs that the model does not know.
     """
 
     inputs: Pieces
@@ -251,6 +275,8 @@ class Generated:
     certificate: Certificate
     meta: dict[str, str]
     against: str | None = None
+    summed: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -278,6 +304,7 @@ class Generated:
             certificate=one,
             text=text,
             notes=pieces.notes,
+            note=capital(self._score(index)) + "." if self._several(index) > 1 else "",
         )
         return Explained(line, pieces.special[:reach], pieces.parts[:reach], self.meta)
 
@@ -293,27 +320,83 @@ class Generated:
     def words(self) -> Generated:
         """The same result with tokens joined into words on both sides; a word's score is the sum of its tokens' scores.
 
-        Its probability is the product of theirs, and its certificate that of the sum. A word's own column shows what its first
+        A sum of probabilities is no probability, and is called a sum wherever it is shown. The word's probability is the
+        product of its tokens', and its certificate that of the sum. A word's own column shows what its first
         token adds to its later ones; a word that was begun before the chosen outputs stays apart from the rest of it.
         """
-        firsts, starts = self._first_rows(), self._first_columns()
-        rows = [range(a, b) for a, b in zip(firsts, [*firsts[1:], len(self)], strict=True)]
-        values = np.add.reduceat(np.add.reduceat(self.values, starts, axis=1), firsts, axis=0)
+        rows, starts = self.word_runs()
+        values = np.add.reduceat(np.add.reduceat(self.values, starts, axis=1), [run[0] for run in rows], axis=0)
+        named = self._word_names(rows)
+        examples = [self._together(run, values[k], named[k]) for k, run in enumerate(rows)]
+        counts = tuple(sum(self._several(i) for i in run) for run in rows)
+        return self.by_words(values, replace(self.certificate, examples=tuple(examples)), summed=counts)
+
+    def word_runs(self) -> tuple[list[range], list[int]]:
+        """The outputs that make up each word, and the index of each word's first input."""
+        firsts = self._first_rows()
+        return [range(a, b) for a, b in zip(firsts, [*firsts[1:], len(self)], strict=True)], self._first_columns()
+
+    def by_words(self, values: NDArray[np.float64], certificate: Certificate, *, summed: tuple[int, ...] = ()) -> Generated:
+        """The result by words, of values that were added up or integrated by words.
+
+        Args:
+            values: (words that came out, words that went in), as :meth:`word_runs` has them.
+            certificate: one for each word that came out.
+            summed: of how many tokens' scores each word's score is the sum, where they were added up.
+        """
+        rows, starts = self.word_runs()
         place = np.searchsorted(starts, np.arange(len(self.tokens) + 1), side="right") - 1
-        spelled = tuple("".join(self.spelled[i] for i in run) or self.outputs[run[0]] for run in rows)
-        outputs = tuple(self.outputs[run[0]] if len(run) == 1 else word for run, word in zip(rows, spelled, strict=True))
-        examples = [self._together(run, values[k], outputs[k]) for k, run in enumerate(rows)]
         return replace(
             self,
             inputs=_joined(self.inputs, starts),
-            outputs=outputs,
-            spelled=spelled,
+            outputs=self._word_names(rows),
+            spelled=tuple("".join(self.spelled[i] for i in run) or self.outputs[run[0]] for run in rows),
             values=values,
             reach=tuple(int(place[self.reach[run[-1]] - 1]) + 1 for run in rows),
             prompt=int(place[self.prompt - 1]) + 1,
             probabilities=tuple(math.prod(self.probabilities[i] for i in run) for run in rows),
-            certificate=replace(self.certificate, examples=tuple(examples)),
+            certificate=certificate,
+            summed=summed,
         )
+
+    def _word_names(self, rows: Sequence[range]) -> tuple[str, ...]:
+        return tuple(
+            self.outputs[run[0]] if len(run) == 1 else "".join(self.spelled[i] for i in run) or self.outputs[run[0]]
+            for run in rows
+        )
+
+    def _several(self, index: int) -> int:
+        """Of how many tokens' scores the score of an output is the sum."""
+        return self.summed[index] if self.summed else 1
+
+    def _score(self, index: int) -> str:
+        """What the score of an output is, in words, with its value."""
+        scale, score, several = self.meta.get("score", "score"), self.certificate[index].score, self._several(index)
+        if several == 1:
+            return f"{scale} {score:.2g}" if self.against is None else f"{scale} against {self.against}: {number(score)}"
+        return f"the {SUMS.get(scale, scale)} of its {several} pieces add up to {score:.2f}"
+
+    @property
+    def sentence(self) -> str:
+        """What was written, which words it mostly comes from, and how sure the numbers are, in one line."""
+        return f"{shown(self.title)}: {self.origins()}."
+
+    def origins(self) -> str:
+        """Which words the outputs mostly come from, of which the model was least sure, and how sure the numbers are."""
+        real = np.flatnonzero(~np.array(self.inputs.special[: self.prompt]))
+        found = {}
+        for i, name in enumerate(self.outputs):
+            row = self.values[i, real]
+            if len(row) and row.max() > 0 and is_letter(name.strip()[:1]):
+                found[i] = real[int(row.argmax())]
+        best = sorted(found, key=lambda i: -self.values[i, found[i]])[:MENTIONED]
+        pairs = [f"{quoted(self.outputs[i])} comes from {quoted(self.tokens[found[i]])}" for i in sorted(best)]
+        pairs[1:] = [pair.replace(" comes from ", " from ") for pair in pairs[1:]]
+        said = [", ".join(pairs)] if pairs else []
+        if self.against is None and len(self) > 1:
+            least = min(range(len(self)), key=self.probabilities.__getitem__)
+            said.append(f"least sure of {quoted(_seen(self.outputs[least]))} ({percent(self.probabilities[least])})")
+        return "; ".join([*said, trust(self.certificate)])
 
     def _first_rows(self) -> list[int]:
         """The indices of the outputs that begin a word."""
@@ -350,8 +433,15 @@ class Generated:
             tol=sum(one.tol * one.magnitude for one in parts) / (magnitude or 1.0),
             gradients=sum(one.gradients for one in parts),
             forwards=sum(one.forwards for one in parts),
-            target=parts[0].target.replace(repr(self.outputs[run[0]]), repr(word), 1),
+            target=self._named(run, parts[0].target, word),
         )
+
+    def _named(self, run: range, target: str, word: str) -> str:
+        """What the certificate of a sum says was explained: a sum of probabilities is none."""
+        named, scale = target.replace(repr(self.outputs[run[0]]), repr(word), 1), self.meta.get("score", "")
+        if len(run) == 1 or not scale:
+            return named
+        return named.replace(f"({scale})", f"(sum of the {SUMS.get(scale, scale)} of {len(run)} pieces)")
 
     @property
     def lines(self) -> list[Tokens]:
@@ -372,7 +462,8 @@ class Generated:
             names = tuple(_seen(self.tokens[i]) for i in columns)
             blocks.append(Block(name, "so far" if blocks else name.split()[-1], names, self.values[:, columns], there))
         starts, ends = (tuple(getattr(one, name) for one in self.certificate) for name in ("baseline_score", "score"))
-        return Grid(tuple(_seen(name) for name in self.outputs), tuple(blocks), starts, ends)
+        named = tuple(self._score(i) for i in range(len(self)))
+        return Grid(tuple(_seen(name) for name in self.outputs), tuple(blocks), starts, ends, named)
 
     @property
     def title(self) -> str:
@@ -392,14 +483,25 @@ class Generated:
         """
         return f"{self.title}\n{alignment_grid.terminal(self.grid(), colour=colour, width=width)}"
 
-    def html(self, *, title: str = "Which words contributed to each output", command: str | None = None) -> str:
-        """One self-contained page: the heatmap, and each output with its running sum and certificate.
+    def html(self, *, title: str | None = None, command: str | None = None) -> str:
+        """One self-contained page: each output with the words it comes from, the heatmap, running sums and certificates.
 
         Args:
-            title: the heading.
+            title: the heading; by default what was written.
             command: what makes the page again, to be shown in it.
         """
-        return alignment_grid.page(self.grid(), self.lines, title=title, lead=self.title, meta=self.meta, command=command)
+        return grid_page.page(
+            self.grid(),
+            self.lines,
+            heading=title or "".join(self.spelled).strip() or self.title,
+            says=self.sentence,
+            certificate=self.certificate,
+            own=self.prompt,
+            meta=self.meta,
+            command=command,
+            notes=self.notes,
+            called=("the prompt", "the output so far"),
+        )
 
     def figure(self, *, title: str | None = None) -> Figure:
         """The heatmap drawn with matplotlib; for long texts, a line of coloured words for each output instead.
@@ -422,7 +524,7 @@ class Generated:
         return write(Path(path), options, picture=self.figure, numbers=lambda: numbers, report=self.html)
 
     def __str__(self) -> str:
-        return f"{self.terminal(colour=False)}\n{self.certificate}"
+        return f"{self.sentence}\n{self.terminal(colour=False)}\n{self.certificate}"
 
     __repr__ = short_repr
 

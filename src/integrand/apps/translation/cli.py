@@ -76,11 +76,9 @@ def translate(
             translator = translation.load(device)
         bar = screen.batch(1)
         bar.begin("translating")
-        how = {"tol": tol, "beam": beam, "max_evaluations": max_evaluations, "progress": bar.tell}
+        how = {"tol": tol, "beam": beam, "max_evaluations": max_evaluations, "words": words, "progress": bar.tell}
         with noted() as notes:
             found = translator.explain(text, target, score=score.value, **how)  # type: ignore[arg-type]
-        if words:
-            found = found.words()
         if out is not None:
             with screen.doing("writing"), writing(out):
                 found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError, warn
+from ...certificate import Certificate
+from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError
 from ...functions.target import ReadOut, Score
 from ...words import first_line
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
@@ -57,6 +58,45 @@ class _NextPiece:
         return self.network.answer(Memory(states, None), here)[0][:, 0]
 
 
+@dataclass(frozen=True)
+class _Words:
+    """The score that all pieces of a word come out, one after the other; a number for each row.
+
+    Attributes:
+        network: what gives the logits.
+        places: (words, longest) where each piece of a word is read; 0 behind the last.
+        ids: (words, longest) the pieces themselves.
+        real: (words, longest) which of them there are.
+        score: ``probability``, the product of the pieces'; ``log-probability``, their sum; or the sum of ``logit``.
+    """
+
+    network: _NextPiece
+    places: Tensor
+    ids: Tensor
+    real: Tensor
+    score: Score
+
+    @staticmethod
+    def of(network: _NextPiece, runs: Sequence[range], ids: Sequence[int], score: Score) -> _Words:
+        """The scores of words, given the outputs of each word and the ids of all outputs."""
+        longest = max(map(len, runs))
+        rows = [[*run, *[run[0]] * (longest - len(run))] for run in runs]
+        places = torch.tensor(rows)
+        real = torch.tensor([[k < len(run) for k in range(longest)] for run in runs])
+        return _Words(network, places, torch.tensor(list(ids))[places], real, score)
+
+    def __call__(self, made: tuple[Tensor, Tensor], rows: Tensor) -> Tensor:
+        """The score of each row's word, (N,), from what the network makes of each row."""
+        high, states = made
+        places, ids, real = (part[rows.cpu()].to(high.device) for part in (self.places, self.ids, self.real))
+        here = high[torch.arange(len(high), device=high.device)[:, None], places]
+        logits = self.network.network.answer(Memory(states, None), here)[0]
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        each = (logits if self.score == "logit" else logits.log_softmax(-1)).gather(-1, ids[..., None])[..., 0]
+        total = each.masked_fill(~real, 0.0).sum(1)
+        return total.exp() if self.score == "probability" else total
+
+
 @dataclass(frozen=True, eq=False)
 class Translator:
     """A network that translates English to German. :func:`load` makes one.
@@ -93,17 +133,20 @@ class Translator:
         score: Score = "probability",
         tol: float = 0.02,
         beam: int = 5,
+        words: bool = False,
         **options: Any,
     ) -> Alignment:
-        """Attribute each piece of the translation to the pieces of the text and of the translation before it.
+        """Attribute each piece, or word, of the translation to those of the text and of the translation before it.
 
         Args:
             text: in English.
             target: the translation to explain; None for what the translator says.
-            score: ``probability`` of each output piece given what comes before it, its ``log-probability`` (those of a word's
-                pieces add up to the word's) or its ``logit``.
+            score: ``probability`` of each output given what comes before it, its ``log-probability``, or its ``logit``. A
+                word's probability is the product of its pieces'; of logits it has the sum.
             tol: the relative error over the pieces to integrate to, for each output piece.
             beam: the width of the beam search, where no target is given.
+            words: whether to explain whole words instead of pieces: the score of a word is then one score, that all of its
+                pieces come out, and is integrated as one. :meth:`Alignment.words` adds up the pieces' scores instead.
             options: further ones of :func:`integrand.integrated_gradients`: ``steps``, ``rule``, ``max_evaluations``,
                 ``memory``, ``chunk``, ``progress``.
         """
@@ -116,75 +159,103 @@ class Translator:
         else:
             check_texts([target], None)
             said = self.pieces.encode(target).ids[1:-1]
-        self._warn_unknown(text, "text")
-        if target is not None:
-            self._warn_unknown(target, "translation")
-        result = self.attribution(ids, said, score=score, tol=tol, **options)
-        inputs, translation, spelled = self._inputs(text, said)
-        outputs = [*inputs.texts[-len(said) :], SPECIAL[END]]
-        words = [f"{piece!r} ({score})" for piece in outputs]
-        named = tuple(replace(one, target=word) for one, word in zip(result.certificate, words, strict=True))
+        notes = [self._unknown(text, "text"), self._unknown(target or "", "translation")]
+        for note in filter(None, notes):
+            warn(note, IntegrandWarning)
+        matrix, translation = self._blank(text, ids, said, score)
+        runs, starts = matrix.word_runs() if words else ([range(i, i + 1) for i in range(len(matrix))], None)
+        result = self.attribution(ids, said, score=score, tol=tol, runs=runs, starts=starts, **options)
         assert isinstance(result.values, Tensor)
+        values = result.values.double().cpu().numpy().astype(np.float64)
+        matrix = replace(matrix, notes=tuple(filter(None, notes)))
+        summed = tuple(len(run) for run in runs) if score == "logit" else ()
+        matrix = matrix.by_words(values, result.certificate, summed=summed) if words else replace(matrix, values=values)
+        named = (
+            replace(one, target=f"{name.strip() or name!r} ({score if several == 1 else f'sum of {several} logits'})")
+            for one, name, several in zip(result.certificate, matrix.outputs, summed or [1] * len(matrix), strict=True)
+        )
+        return Alignment(text, translation, replace(matrix, certificate=replace(result.certificate, examples=tuple(named))))
+
+    def _blank(self, text: str, ids: Sequence[int], said: Sequence[int], score: Score) -> tuple[Generated, str]:
+        """What the matrix of a translation has by pieces, before it is integrated; and the translation as text."""
+        inputs, translation, spelled = self._inputs(text, said)
+        outputs = (*inputs.texts[-len(said) :], SPECIAL[END])
         matrix = Generated(
             inputs=inputs,
-            outputs=tuple(outputs),
+            outputs=outputs,
             spelled=(*spelled, SPECIAL[END]),
-            values=result.values.double().cpu().numpy().astype(np.float64),
+            values=np.zeros((len(outputs), len(inputs.texts))),
             reach=tuple(len(ids) + 1 + i for i in range(len(outputs))),
             prompt=len(ids),
             probabilities=tuple(self._probabilities(ids, said)),
-            certificate=replace(result.certificate, examples=named),
+            certificate=Certificate(()),
             meta={"model": "LSTM encoder-decoder with attention", "weights": self.source}
             | {"baseline": "zero embeddings, except the markers at start and end", "score": score},
         )
-        return Alignment(text, translation, matrix)
+        return matrix, translation
 
     def attribution(
-        self, source: Sequence[int], said: Sequence[int], *, score: Score = "probability", tol: float = 0.02, **options: Any
+        self,
+        source: Sequence[int],
+        said: Sequence[int],
+        *,
+        score: Score = "probability",
+        tol: float = 0.02,
+        runs: Sequence[range] | None = None,
+        starts: Sequence[int] | None = None,
+        **options: Any,
     ) -> Attribution:
-        """Integrated gradients of every output piece, computed as the rows of one batch.
+        """Integrated gradients of every output, computed as the rows of one batch.
 
         Args:
             source: pieces of the text, S with markers.
             said: pieces of the translation, T without markers.
             score: as in :meth:`explain`.
             tol: as in :meth:`explain`.
+            runs: the output pieces of each row, whose scores are one; each piece on its own if not given.
+            starts: the first input piece of each column; each piece on its own if not given.
             options: as in :meth:`explain`.
 
         Returns:
-            Values of shape (T + 1, S + 1 + T): a row for each output, the end marker included; a column for each piece of the
-            text, then the decoder's start marker and the translation. Row i is exactly zero behind column S + i.
+            Values of shape (T + 1, S + 1 + T), or with words fewer: a row for each output, the end marker included; a column
+            for each piece of the text, then the decoder's start marker and the translation. Row i is exactly zero behind
+            column S + i.
         """
         with torch.no_grad():
             x, y = (self.network.embed(torch.tensor([ids], device=self.device)) for ids in (source, [START, *said]))
         start, prefix = torch.zeros_like(x[0]), torch.zeros_like(y[0])
         start[[0, -1]], prefix[0] = x[0, [0, -1]], y[0, 0]
-        rows, columns = y.shape[1], torch.arange(x.shape[1] + y.shape[1], device=self.device)[:, None]
-        network = _NextPiece(self.network)
+        network, ids = _NextPiece(self.network), [*said, END]
+        whole = runs is not None and any(len(run) > 1 for run in runs)
+        target = ReadOut(_Words.of(network, runs or [], ids, score)) if whole else ReadOut(network.logits, ids)
+        places = torch.arange(x.shape[1] + y.shape[1], device=self.device)
+        if starts is not None:
+            places = torch.searchsorted(torch.tensor(starts, device=self.device), places, right=True) - 1
+        rows, columns = len(runs) if runs else len(ids), places[:, None]
         return integrated_gradients(
             network,
             (x.expand(rows, -1, -1), y.expand(rows, -1, -1)),
             (start, prefix),
-            target=ReadOut(network.logits, [*said, END]),
-            score=score,
+            target=target,
+            score="logit" if whole else score,
             tol=tol,
             batched=True,
             groups=(columns[: x.shape[1]].expand_as(start), columns[x.shape[1] :].expand_as(prefix)),
             **{"progress": False} | options,
         )
 
-    def _warn_unknown(self, text: str, what: str) -> None:
-        """Warn of characters that the vocabulary lacks: the network reads one placeholder for all of them."""
+    def _unknown(self, text: str, what: str) -> str:
+        """Which characters the vocabulary lacks, for which the network reads one placeholder, in a sentence; '' for none."""
         encoded = self.pieces.encode(text)
         spans = [span for span, piece in zip(encoded.offsets, encoded.ids, strict=True) if piece == UNKNOWN]
         said = dict.fromkeys(text[slice(*trimmed(text, *span))] for span in spans)
         lost = [signs for signs in said if any(unicodedata.category(sign) in TELLING for sign in signs)]
-        if lost:
-            warn(
-                f"the translator does not know {', '.join(map(repr, lost))} in the {what}, which becomes "
-                f"{SPECIAL[UNKNOWN]}; expected English, and German out, in Latin letters.",
-                IntegrandWarning,
-            )
+        if not lost:
+            return ""
+        return (
+            f"the translator does not know {', '.join(map(repr, lost))} in the {what}, which becomes {SPECIAL[UNKNOWN]}; "
+            "expected English, and German out, in Latin letters."
+        )
 
     def _ids(self, text: str) -> list[int]:
         check_texts([text], None)

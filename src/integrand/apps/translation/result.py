@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from ...certificate import Certificate
 from ...files import write
 from ...render.notebook import said_first
-from ...render.text import alignment_grid
+from ...render.text import alignment_grid, grid_page
 from ...render.text.alignment_grid import Grid
 from ...render.text.tokens import Tokens
+from ...render.text.word_sentences import quoted
 from ...words import short_repr, shown
 from ..text.result import Generated
 
@@ -77,6 +78,16 @@ class Alignment:
         return self.matrix.probabilities
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must not miss, such as signs that the translator does not know."""
+        return self.matrix.notes
+
+    @property
+    def sentence(self) -> str:
+        """What the translation is, which words it mostly comes from, and how sure the numbers are, in one line."""
+        return f"{shown(quoted(self.text))} becomes {shown(quoted(self.translation))}: {self.matrix.origins()}."
+
+    @property
     def lines(self) -> list[Tokens]:
         """One line of coloured words for each output, in the form that :mod:`integrand.render.text` draws."""
         return self.matrix.lines
@@ -91,14 +102,16 @@ class Alignment:
     def words(self) -> Alignment:
         """The same result with pieces joined into words on both sides; a word's score is the sum of its pieces' scores.
 
-        Its probability is the product of theirs, and its certificate that of the sum.
+        A sum of probabilities is no probability, and is called a sum wherever it is shown; ``explain(..., words=True)``
+        explains the word's own probability instead, the product of its pieces'.
         """
         return replace(self, matrix=self.matrix.words())
 
     @property
     def grid(self) -> Grid:
         """The heatmap of outputs by source and prefix."""
-        return self.matrix.grid("the text", "the translation so far")
+        found = self.matrix.grid("the text", "the translation so far")
+        return replace(found, rows=(*found.rows[:-1], "(end)"))  # in place of the marker
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The heatmap as a table for a terminal.
@@ -110,17 +123,25 @@ class Alignment:
         lead = shown(f"{self.text} → {self.translation}")
         return f"{lead}\n{alignment_grid.terminal(self.grid, colour=colour, width=width)}"
 
-    def html(
-        self, *, title: str = "Which words contributed to each word of the translation", command: str | None = None
-    ) -> str:
-        """One self-contained page: the heatmap, and each output with its running sum and certificate.
+    def html(self, *, title: str | None = None, command: str | None = None) -> str:
+        """One self-contained page: each word with the words it comes from, the heatmap, running sums and certificates.
 
         Args:
-            title: the heading.
+            title: the heading; by default the translation.
             command: what makes the page again, to be shown in it.
         """
-        lead = f"{self.text} → {self.translation}"
-        return alignment_grid.page(self.grid, self.lines, title=title, lead=lead, meta=self.matrix.meta, command=command)
+        return grid_page.page(
+            self.grid,
+            self.lines,
+            heading=title or self.translation,
+            says=self.sentence,
+            certificate=self.certificate,
+            own=self.matrix.prompt,
+            meta=self.matrix.meta,
+            command=command,
+            notes=self.notes,
+            called=("the text", "the translation so far"),
+        )
 
     def figure(self, *, title: str | None = None) -> Figure:
         """The heatmap drawn with matplotlib.
@@ -154,7 +175,7 @@ class Alignment:
         return write(Path(path), options, picture=self.figure, numbers=self.numbers, report=self.html)
 
     def __str__(self) -> str:
-        return f"{self.terminal(colour=False)}\n{self.certificate}"
+        return f"{self.sentence}\n{self.terminal(colour=False)}\n{self.certificate}"
 
     __repr__ = short_repr
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, MissingExtraError
 from ...files import write
-from . import word_markup
+from . import word_markup, word_page
 from .tokens import TextPiece as Piece
 from .tokens import Tokens
 
@@ -32,7 +32,7 @@ def terminal(lines: Lines, *, colour: bool = True, detail: bool = False, limit: 
     """Texts for a terminal, one per line, with what the model said in brackets.
 
     >>> print(terminal(Tokens(["how", "many", "?"], [0.5, -0.25, 0.0], label="number", probability=0.99), colour=False))
-    how(+0.5) many(−0.25) ?  [number 0.99]
+    how(+0.5) many(−0.25) ?  [number (99%)]
 
     Args:
         lines: one text or several.
@@ -61,16 +61,16 @@ def page(
     meta: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> str:
-    """Texts as one self-contained HTML page, each with its running sum and certificate. Nothing is loaded or run.
+    """Texts as one self-contained HTML page that loads nothing: the answer in a sentence, the words, then the details.
 
     Args:
-        lines: one text or several.
-        title: the heading.
-        lead: a sentence below it.
+        lines: one text, which is shown with its answer in large, or several, which can be searched, filtered and sorted.
+        title: the heading; that of one text is its answer, if it has one.
+        lead: a remark above several texts.
         meta: how they were made, name by name.
         command: what makes the page again, to be shown in it.
     """
-    return word_markup.page(_several(lines), title=title, lead=lead, meta=meta, command=command)
+    return word_page.page(_several(lines), title=title, lead=lead, meta=meta, command=command)
 
 
 def figure(lines: Lines, *, running: bool = False, title: str | None = None, limit: float | None = None) -> Figure:

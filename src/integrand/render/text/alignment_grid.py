@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ...errors import MissingExtraError
 from ..escaping import escape
-from ..html import document, origin
-from .tokens import Tokens, printable
-from .word_markup import RAMP, STYLE, background, ink, number, section
+from ..glance import saying
+from .tokens import printable
+from .word_markup import background, ink
+from .word_sentences import number, quoted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,21 +27,29 @@ SMALLEST = 0.005
 LEAST = 0.05
 """If the strongest cell is smaller than this, numbers are written in a smaller unit."""
 
+EMPTY, SCORE = "no words", "score"
+"""The names of the columns with F(x'), the score where nothing is said, and F(x), the model's score."""
+
 Column = tuple[str, list[tuple[str, float]]]
 """A column of a terminal's table: its name, and for each row the text shown and the value that colours it."""
 
 GRID = """
-.grid{overflow-x:auto;margin:0 0 1rem}
+.grid{overflow:auto;margin:0 0 .5rem;max-height:min(36rem,62vh);position:relative}
 .grid table{width:auto;border-collapse:separate;border-spacing:1px;font-size:.8125rem;font-variant-numeric:tabular-nums}
 .grid th,.grid td{padding:.2rem .35rem;text-align:right;white-space:nowrap;vertical-align:middle;font-weight:400}
 .grid td{min-width:2.9rem}
-.grid tbody th{font-size:.9375rem;font-weight:550;position:sticky;left:0;background:var(--paper)}
+.grid tbody th{font-size:.9375rem;font-weight:550;position:sticky;left:0;background:var(--paper);z-index:1}
 .grid thead th{vertical-align:bottom;font-size:.9375rem}
-.grid thead th span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:11rem;overflow:hidden;text-overflow:ellipsis}
+.grid thead tr:last-child th{position:sticky;top:0;background:var(--paper);z-index:2}
+.grid thead tr:last-child th:first-child{left:0;z-index:3}
+.grid thead th span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:9rem;overflow:hidden;text-overflow:ellipsis}
 .grid thead .over{text-align:left;color:var(--soft);font-size:.8125rem;border-bottom:1px solid var(--line)}
 .grid .first{border-left:.6rem solid transparent;background-clip:padding-box}
 .grid tfoot td,.grid tfoot th,.grid .sum{color:var(--soft)}
 .grid .end{font-weight:600;color:var(--ink)}
+.grid th.across{color:var(--focus)}
+.grid td.across{box-shadow:inset 0 2px var(--focus),inset 0 -2px var(--focus)}
+.grid td.saying{box-shadow:inset 0 0 0 3px var(--focus)}
 """.strip()
 
 
@@ -72,12 +81,14 @@ class Grid:
         blocks: the inputs by kind.
         baseline_scores: F(x') of each output.
         scores: F(x) of each output.
+        named: what each of these scores is, in words, such as "probability 0.93"; nothing where that is not known.
     """
 
     rows: tuple[str, ...]
     blocks: tuple[Block, ...]
     baseline_scores: tuple[float, ...]
     scores: tuple[float, ...]
+    named: tuple[str, ...] = ()
 
     @property
     def limit(self) -> float:
@@ -98,10 +109,21 @@ class Grid:
         return replace(self, blocks=blocks, baseline_scores=starts, scores=ends)
 
     def sums(self) -> list[tuple[str, list[float]]]:
-        """The columns that account for each row: the sum of each block, F(x') and F(x)."""
+        """The columns that account for each row: the sum of each block, the score without words, and the score."""
         signs = ["", *["+ "] * (len(self.blocks) - 1)]
         added = [(sign + block.short, block.values.sum(1).tolist()) for sign, block in zip(signs, self.blocks, strict=True)]
-        return [*added, ("+ F(x′)", list(self.baseline_scores)), ("= F(x)", list(self.scores))]
+        return [*added, (f"+ {EMPTY}", list(self.baseline_scores)), (f"= {SCORE}", list(self.scores))]
+
+    def saying(self, i: int, name: str, value: float) -> str:
+        """What an input adds to output i, in words.
+
+        >>> there, values = np.ones((1, 1), bool), np.array([[0.62]])
+        >>> block = Block("the text", "text", ("good",), values, there)
+        >>> Grid(("Guten",), (block,), (0.0,), (0.93,), ("probability 0.93",)).saying(0, "good", 0.62)
+        "'good' adds +0.62 to 'Guten' (probability 0.93)"
+        """
+        score = self.named[i] if self.named else f"{SCORE} {self.scores[i]:.3g}"
+        return f"{quoted(name)} adds {number(value)} to {quoted(self.rows[i])} ({score})"
 
 
 def cell(value: float, there: bool = True) -> str:
@@ -131,7 +153,7 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
         (printable(name)[:14], [(cell(v), float(v)) for v in block.values[:, i]]) for i, name in enumerate(block.columns)
     ]
     columns += [(other.short, [(cell(v), math.nan) for v in other.values.sum(1).tolist()]) for other in others]
-    for name, scores in (("F(x′)", grid.baseline_scores), ("F(x)", grid.scores)):
+    for name, scores in ((EMPTY, grid.baseline_scores), (SCORE, grid.scores)):
         columns.append((name, [(f"{score:.2f}".replace("-", "−"), math.nan) for score in scores]))
     parts: list[list[Column]] = [[]]
     used = left
@@ -148,47 +170,42 @@ def terminal(grid: Grid, *, colour: bool = True, width: int | None = None) -> st
 
 def fragment(grid: Grid) -> str:
     """The heatmap as an HTML fragment with its style, as notebooks show it."""
-    return f"<div><style>{GRID}</style>{table(grid)}</div>"
+    return f"<div><style>{GRID}</style>{table(grid, titles=True)}</div>"
 
 
-def page(
-    grid: Grid, lines: Sequence[Tokens], *, title: str, lead: str, meta: Mapping[str, str], command: str | None = None
-) -> str:
-    """One self-contained HTML page: the heatmap, then each output with its running sum and certificate."""
-    about = (
-        "A row for each output, a column for each input. Red speaks for the output, blue against it. Along a row, the cells "
-        "and F(x′), the score without any words, add up to F(x), the model's score; the score of a word of several pieces "
-        "is the sum of its pieces' scores."
-    )
-    ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
-    key = f'<p class="key"><span>{escape(number(-grid.limit))}</span>{ramp}<span>{escape(number(grid.limit))}</span></p>\n'
-    said = f'<p class="lead"><bdi dir="auto">{escape(lead, directed=True)}</bdi></p>\n<p>{about}</p>\n'
-    each = "".join(section(line) for line in lines)
-    body = f"{said}{table(grid)}{key}<h2>Output by output</h2>\n{each}{origin(meta, command)}"
-    return document(title, body, style=f"{STYLE}\n{GRID}")
+def table(grid: Grid, *, name: str = "", titles: bool = False) -> str:
+    """The heatmap as an HTML table; every cell says what it shows.
 
-
-def table(grid: Grid) -> str:
-    """The heatmap as an HTML table."""
-    unit, grid = grid.unit, grid.scaled()
+    Args:
+        grid: what is shown.
+        name: the ``id`` of the table, by which it is saved.
+        titles: whether cells say it as tooltips, where there is no script.
+    """
+    unit, whole, grid = grid.unit, grid, grid.scaled()
     limit, sums = grid.limit, grid.sums()
-    told = "<th></th>" if unit == 1 else f'<th class="over">in units of {unit:g}</th>'
-    over, names, totals = told, "<th></th>", "<th>sum</th>"
+    told = "<td></td>" if unit == 1 else f'<th class="over">in units of {unit:g}</th>'
+    over, names, totals = told, "<td></td>", "<th>sum</th>"
+    column = 0
     for block in grid.blocks:
         if not block.columns:
             continue
         over += f'<th class="over first" colspan="{len(block.columns)}">{escape(block.name)}</th>'
-        for i, name in enumerate(block.columns):
+        for i, text in enumerate(block.columns):
             kind = ' class="first"' if i == 0 else ""
-            names += f'<th scope="col"{kind}><span><bdi dir="auto">{escape(name, directed=True)}</bdi></span></th>'
-            totals += f"<td{kind}>{cell(float(block.values[:, i].sum()))}</td>"
+            seen = f'<span><bdi dir="auto">{escape(text, directed=True)}</bdi></span>'
+            names += f'<th scope="col" data-column="{column}"{kind}>{seen}</th>'
+            total = float(block.values[:, i].sum())
+            totals += f'<td data-value="{total * unit!r}"{kind}>{cell(total)}</td>'
+            column += 1
     over += f'<th class="over first" colspan="{len(sums)}">sums</th>'
     names += "".join(
         f'<th scope="col" class="sum{" first" * (i == 0)}"><span>{escape(n)}</span></th>' for i, (n, _) in enumerate(sums)
     )
-    rows = "".join(_row(grid, i, limit, sums, unit) for i in range(len(grid.rows)))
-    head = f"<thead><tr>{over}</tr>\n<tr>{names}</tr></thead>\n"
-    return f'<div class="grid"><table>\n{head}<tbody>\n{rows}</tbody>\n<tfoot><tr>{totals}</tr></tfoot></table></div>\n'
+    rows = "".join(_row(grid, whole, i, limit, sums, titles) for i in range(len(grid.rows)))
+    head = f'<thead><tr data-csv="no">{over}</tr>\n<tr>{names}</tr></thead>\n'
+    mark = f' id="{escape(name)}"' if name else ""
+    body = f"{head}<tbody>\n{rows}</tbody>\n<tfoot><tr>{totals}</tr></tfoot>"
+    return f'<div class="grid" tabindex="0" role="region" aria-label="Matrix"><table{mark}>\n{body}</table></div>\n'
 
 
 def figure(grid: Grid, *, title: str) -> Figure:
@@ -225,21 +242,24 @@ def _painted(text: str, value: float, wide: int, limit: float, colour: bool) -> 
     return f"{' ' * (wide - len(text))}\x1b[48;2;{codes[0]}m\x1b[38;2;{codes[1]}m{text}\x1b[0m"
 
 
-def _row(grid: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]], unit: float) -> str:
-    cells = ""
+def _row(grid: Grid, whole: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]], titles: bool) -> str:
+    cells, unit, column = "", whole.unit, 0
     for block in grid.blocks:
         for j, name in enumerate(block.columns):
             value, there, first = float(block.values[i, j]), bool(block.there[i, j]), " first" * (j == 0)
+            column += 1
             if not there:
                 cells += f'<td class="{first}"></td>'
                 continue
             behind = background(value, limit)
-            title = escape(f"{grid.rows[i]} from {name}: {number(value * unit)}")
-            cells += (
-                f'<td class="{first}" style="background-color:{behind};color:{ink(behind)}" title="{title}">{cell(value)}</td>'
-            )
+            told = whole.saying(i, name, value * unit)
+            says = f' title="{escape(told)}"' if titles else saying(told) + f' data-row="{i}" data-column="{column - 1}"'
+            look = f"background-color:{behind};color:{ink(behind)}"
+            cells += f'<td class="{first}" style="{look}" data-value="{value * unit!r}"{says}>{cell(value)}</td>'
     for j, (_, values) in enumerate(sums):
         scores = len(sums) - j <= 2
         kind = f"sum{' first' * (j == 0)}{' end' * (j == len(sums) - 1)}"
-        cells += f'<td class="{kind}">{f"{values[i]:.2f}".replace("-", "−") if scores else cell(values[i])}</td>'
-    return f'<tr><th scope="row"><bdi dir="auto">{escape(grid.rows[i], directed=True)}</bdi></th>{cells}</tr>\n'
+        text = f"{values[i]:.2f}".replace("-", "−") if scores else cell(values[i])
+        cells += f'<td class="{kind}" data-value="{values[i] * unit!r}">{text}</td>'
+    name = f'<bdi dir="auto">{escape(grid.rows[i], directed=True)}</bdi>'
+    return f'<tr><th scope="row" data-row="{i}">{name}</th>{cells}</tr>\n'

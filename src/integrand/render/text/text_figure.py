@@ -18,7 +18,8 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from ..figures import GREY, INK, NEGATIVE, POSITIVE, WARNING, FigureCell, fitted, in_inches, plain
 from .alignment_grid import Grid, cell
 from .tokens import Tokens, clusters, direction, printable, right_to_left
-from .word_markup import account, background, ink, limit_of, neutral, number, verdict
+from .word_markup import account, background, ink, limit_of, neutral
+from .word_sentences import number, verdict
 
 WIDE, LINE, GAP, SMALL, SIZE, NOTE = 8.0, 0.32, 0.16, 0.19, 12.0, 8.5
 ROW, NAMES, SPACE = 0.22, 1.7, 0.055

@@ -40,6 +40,9 @@ class Tokens:
         note: a remark shown below the text.
         certificate: how far the values can be trusted.
         text: the text itself, which is then shown as it is, gaps included. Needs ``spans``.
+        meaning: what the label says in the reader's words, to follow "it": "asks for a number".
+        choices: everything that the model could have said, each in the reader's words with its probability.
+        errors: the estimated error of each value, where it is known.
         notes: what a reader must not miss, such as words that the model never saw.
     """
 
@@ -53,6 +56,9 @@ class Tokens:
     note: str = ""
     certificate: ExampleCertificate | None = None
     text: str | None = None
+    meaning: str = ""
+    choices: Sequence[tuple[str, float]] = ()
+    errors: Sequence[float] | None = None
     notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -67,6 +73,8 @@ class Tokens:
             raise InputError(f"got {len(spans)} spans for {len(self.texts)} tokens; expected one for each.")
         if self.text is not None and spans is None:
             raise InputError("got a text without spans; expected where each token stands in it, (start, end) in characters.")
+        if self.errors is not None and len(self.errors) != len(self.texts):
+            raise InputError(f"got {len(self.errors)} errors for {len(self.texts)} tokens; expected one for each.")
         ends = [end for _, end in spans or ()]
         if self.text is not None and ends and max(ends) > len(self.text):
             raise InputError(f"got a span that ends at {max(ends)} in a text of {len(self.text)} characters.")
@@ -129,7 +137,8 @@ class Tokens:
         runs = [range(a, b) for a, b in zip(starts, [*starts, len(goes_on)][1:], strict=True)]
         spans = None if self.spans is None else [_hull([self.spans[i] for i in run]) for run in runs]
         values = [_sum([self.values[i] for i in run]) for run in runs]
-        return replace(self, texts=[_word(self, run) for run in runs], values=values, spans=spans)
+        errors = None if self.errors is None else [_sum([self.errors[i] for i in run]) for run in runs]  # at worst they add up
+        return replace(self, texts=[_word(self, run) for run in runs], values=values, spans=spans, errors=errors)
 
     def numbers(self) -> dict[str, Any]:
         """The tokens, scores and certificate as a dictionary for JSON; numbers that are not finite become null."""
@@ -138,7 +147,12 @@ class Tokens:
             {"text": text, "value": _finite(value), "span": None if span is None else list(span)}
             for text, value, span in zip(self.texts, self.values, spans, strict=True)
         ]
-        out: dict[str, Any] = {"text": self.text, "label": self.label, "probability": _finite(self.probability), "tokens": rows}
+        if self.errors is not None:
+            rows = [row | {"error": _finite(error)} for row, error in zip(rows, self.errors, strict=True)]
+        out: dict[str, Any] = {"text": self.text, "label": self.label, "probability": _finite(self.probability)}
+        out |= {"sentence": self.sentence, "tokens": rows}
+        if self.choices:
+            out["choices"] = [{"text": name, "probability": _finite(chance)} for name, chance in self.choices]
         out |= {"notes": list(self.notes)} if self.notes else {}
         out |= {"score": _finite(self.score), "baseline_score": _finite(self.baseline_score), "sum": _finite(self.total)}
         if self.certificate is not None:
@@ -148,6 +162,12 @@ class Tokens:
         return out | ({"note": self.note} if self.note else {})
 
     __repr__ = short_repr
+    @property
+    def sentence(self) -> str:
+        """What the model said, which words made it so, and how sure the numbers are, in one line."""
+        from .word_sentences import sentence
+
+        return sentence(self)
 
     def __str__(self) -> str:
         from .word_markup import line

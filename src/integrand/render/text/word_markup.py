@@ -6,17 +6,17 @@ Red words speak for the label, blue ones against it; words that add next to noth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ...words import percent
-from ..certificate_text import sentence
-from ..certificate_text import verdict as certificate_verdict
 from ..escaping import escape
-from ..html import document, fact_table, origin
+from ..glance import saying
 from ..image.pixels import COLOURS
 from .tokens import TextPiece, Tokens, printable
+from .word_sentences import number as number  # other pictures take it from here
+from .word_sentences import verdict, word_saying
 
 NEUTRAL, UNKNOWN = "#e3e5e8", "#808080"
 """The colours of words that add nothing, and of words whose attribution is not a number."""
@@ -29,19 +29,25 @@ RAMP = (*COLOURS[:2], COLOURS[2], NEUTRAL, COLOURS[4], *COLOURS[5:])
 STYLE = """
 .line{margin:0 0 .35rem;font-size:1.125rem;line-height:1.9;overflow-wrap:anywhere;white-space:pre-wrap}
 .line b{font-size:.9375rem;font-weight:600;white-space:nowrap}
-.text{border-top:1px solid var(--line);padding:1rem 0 .6rem}
-.text>p:not(.line){margin:0 0 .35rem;font-size:.875rem;color:var(--soft)}
-.text details{margin:.2rem 0 .4rem;font-size:.9375rem}
+.line span{cursor:default}
+.line .saying{box-shadow:0 0 0 2px var(--paper),0 0 0 4px var(--focus)}
+.large{font-size:clamp(1.35rem,2.4vw,1.9rem);line-height:1.75}
+.large.long{font-size:1.15rem;line-height:1.8}
 .run{table-layout:fixed;font-variant-numeric:tabular-nums}
-.run th{width:24%;font-weight:400;overflow-wrap:anywhere;white-space:pre-wrap}
+.run th{font-weight:400;overflow-wrap:anywhere;white-space:pre-wrap}
+.run th:first-child{width:24%}
 .run th,.run td{padding:.12rem .6rem .12rem 0}
-.run td:nth-child(3),.run td:nth-child(4){width:7rem;text-align:right;white-space:nowrap;padding-right:0}
-.run td:nth-child(4){width:5rem}
+.run td:nth-child(n+3){text-align:right;white-space:nowrap;padding-right:0}
+.run thead th{font-size:.8125rem;color:var(--soft)}
+.run thead th:nth-child(n+3){text-align:right;width:7rem;padding-right:0}
+.run thead th:nth-child(4){width:5rem}
 .run .end th,.run .end td{font-weight:600}
 .run .way{position:relative;padding:0;background:var(--card)}
 .run .way i{position:absolute;top:.22rem;bottom:.22rem;border-radius:2px;min-width:1px}
-.key{display:flex;gap:.6rem;align-items:center;max-width:24rem;margin:1.5rem 0 0;font-size:.8125rem;color:var(--soft)}
+.run tbody tr:hover,.run tr.saying{background:var(--card)}
+.key{display:flex;gap:.6rem;align-items:center;max-width:24rem;margin:.25rem 0 .75rem;font-size:.8125rem;color:var(--soft)}
 .key .ramp{flex:1;margin:0;height:.7rem}
+@media(max-width:40rem){.run thead th:nth-child(3){width:5rem}.run thead th:nth-child(4){width:3.5rem}}
 """.strip()
 
 _END = "\x1b[0m"
@@ -84,25 +90,6 @@ def ink(colour: str) -> str:
     return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
 
 
-def number(value: float) -> str:
-    """A number with its sign and three digits, as text.
-
-    >>> number(0.314), number(-2.0), number(0.0), number(math.nan)
-    ('+0.314', '−2', '0', 'nan')
-    """
-    if not math.isfinite(value):
-        return str(value)
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
-
-
-def verdict(tokens: Tokens) -> str:
-    """The label that is explained, with its probability where known; '' without a label."""
-    if not tokens.label:
-        return ""
-    chance = "" if tokens.probability is None or not math.isfinite(tokens.probability) else f" {tokens.probability:.2f}"
-    return f"{tokens.label}{chance}"
-
-
 def account(tokens: Tokens) -> str:
     """One line on what the words add up to, or on how many have no number; '' where the scores are not known."""
     unknown = sum(not math.isfinite(value) for value in tokens.values)
@@ -127,56 +114,6 @@ def fragment(rows: Sequence[Tokens], *, limit: float | None = None) -> str:
     return f"<div>{''.join(drawn)}</div>"
 
 
-def page(
-    rows: Sequence[Tokens], *, title: str, lead: str = "", meta: Mapping[str, str] | None = None, command: str | None = None
-) -> str:
-    """An HTML page of texts, each with its running sum and certificate; see :func:`integrand.render.text.page`."""
-    opened = len(rows) <= 3
-    body = "".join(section(tokens, opened=opened) for tokens in rows)
-    said = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
-    return document(title, f"{said}{body}{key()}{origin(meta or {}, command)}", style=STYLE)
-
-
-def section(tokens: Tokens, *, opened: bool = False, limit: float | None = None) -> str:
-    """One text as a section of a page: its coloured words, the label, the running sum and the certificate."""
-    certificate = tokens.certificate
-    said = [escape(text) for text in (*tokens.notes, account(tokens), tokens.note) if text]
-    more = f"<details{' open' * opened}><summary>Running sum</summary>\n{running_table(tokens)}</details>\n"
-    if certificate is not None:
-        facts = f"<p>{escape(sentence(certificate))}</p>\n{certificate_verdict(certificate)}\n{fact_table(certificate)}"
-        more += f"<details><summary>Certificate</summary>\n{facts}</details>\n"
-    notes = "".join(f"<p>{text}</p>\n" for text in said)
-    return f'<section class="text">\n<p class="line">{_line(tokens, limit)}</p>\n{notes}{more}</section>\n'
-
-
-def running_table(tokens: Tokens) -> str:
-    """The running sum from F(x') word by word to F(x), as a table of bars that each begin where the last one ended."""
-    sums = tokens.running
-    ends = [*sums, tokens.score] if math.isfinite(tokens.score) else list(sums)
-    low, high = min(*ends, 0.0), max(*ends, 0.0)
-    reach = (high - low) or 1.0
-
-    def bar(a: float, b: float, colour: str) -> str:
-        left, wide = 100 * (min(a, b) - low) / reach, 100 * abs(b - a) / reach
-        return f'<i style="left:{left:.2f}%;width:{wide:.2f}%;background:{colour}"></i>'
-
-    grey = "var(--soft)"
-    rows = [_row("nothing: F(x′)", bar(0.0, sums[0], grey), "", f"{sums[0]:.3g}", end=True)]
-    for text, value, before, after in zip(tokens.texts, tokens.values, sums[:-1], sums[1:], strict=True):
-        colour = UNKNOWN if not math.isfinite(value) else RAMP[-1] if value > 0 else RAMP[0]
-        rows.append(_row(text, bar(before, after, colour), number(value), f"{after:.3g}"))
-    if math.isfinite(tokens.score):
-        misses = f"off {number(float(f'{tokens.missed:.1g}'))}"
-        rows.append(_row("the model: F(x)", bar(0.0, tokens.score, grey), misses, f"{tokens.score:.3g}", end=True))
-    return f'<table class="run"><tbody>\n{"".join(rows)}</tbody></table>\n'
-
-
-def key() -> str:
-    """The colour scale below the texts of a page."""
-    ramp = f'<span class="ramp" style="background:linear-gradient(to right,{",".join(RAMP)})"></span>'
-    return f'<p class="key"><span>against</span>{ramp}<span>for what is in brackets</span></p>\n'
-
-
 def lines(rows: Sequence[Tokens], *, colour: bool = True, detail: bool = False, limit: float | None = None) -> str:
     """Texts with coloured words for a terminal, one per line; see :func:`integrand.render.text.terminal`."""
     return "\n".join(line(tokens, colour=colour, detail=detail, limit=limit) for tokens in rows)
@@ -195,29 +132,49 @@ def line(tokens: Tokens, *, colour: bool = True, detail: bool = False, limit: fl
     return "\n".join([out, *heed, *(_dim(f"  {text}", colour) for text in below)])
 
 
+def words_html(tokens: Tokens, limit: float | None = None, *, pieces: Iterable[TextPiece] | None = None) -> str:
+    """The coloured words of a text as HTML for a page, each of which says its number when pointed at, touched or reached.
+
+    Args:
+        tokens: the text.
+        limit: the attribution that has the strongest colour; by default that of the strongest word.
+        pieces: some of its pieces, where not all are to show.
+    """
+    reach = limit_of([tokens]) if limit is None else limit
+    chosen = tokens.pieces if pieces is None else tuple(pieces)
+    told = (saying(word_saying(piece.shown, piece.value, _error(tokens, piece))) for piece in chosen)
+    words = "".join(
+        escape(piece.gap if i else piece.gap.lstrip(), directed=True) + _word(piece, reach, attributes)
+        for i, (piece, attributes) in enumerate(zip(chosen, told, strict=True))
+    )
+    tail = escape(tokens.tail, directed=True) if pieces is None else ""
+    return f'<bdi dir="auto">{words}{tail}</bdi>'
+
+
 def _line(tokens: Tokens, limit: float | None) -> str:
     """One text as HTML: its words in an element that finds its own reading direction, then the label in brackets."""
     reach = limit_of([tokens]) if limit is None else limit
     # No element of its own direction around single words: the letters of cursive scripts join across word pieces.
-    words = "".join(escape(piece.gap, directed=True) + _word(piece, reach) for piece in tokens.pieces)
+    titles = (f' title="{escape(number(piece.value))}"' for piece in tokens.pieces)
+    words = "".join(
+        escape(piece.gap, directed=True) + _word(piece, reach, title)
+        for piece, title in zip(tokens.pieces, titles, strict=True)
+    )
     words += escape(tokens.tail, directed=True)
     said = verdict(tokens)
     return f'<bdi dir="auto">{words}</bdi>' + (f" <b>[<bdi>{escape(said)}</bdi>]</b>" if said else "")
 
 
-def _word(piece: TextPiece, limit: float) -> str:
-    title = f' title="{escape(number(piece.value))}"'
+def _word(piece: TextPiece, limit: float, attributes: str) -> str:
     if neutral(piece.value, limit):
-        return f'<span style="opacity:.72"{title}>{escape(piece.shown, directed=True)}</span>'
+        return f'<span style="opacity:.75"{attributes}>{escape(piece.shown, directed=True)}</span>'
     behind = background(piece.value, limit)
     look = f"background:{behind};color:{ink(behind)};border-radius:.2em;padding:.1em 0"
-    return f'<span style="{look}"{title}>{escape(piece.shown, directed=True)}</span>'
+    return f'<span style="{look}"{attributes}>{escape(piece.shown, directed=True)}</span>'
 
 
-def _row(name: str, bar: str, value: str, total: str, *, end: bool = False) -> str:
-    kind = ' class="end"' if end else ""
-    cells = f'<td class="way">{bar}</td><td>{escape(value)}</td><td>{escape(total)}</td>'
-    return f'<tr{kind}><th><bdi dir="auto">{escape(name, directed=True)}</bdi></th>{cells}</tr>\n'
+def _error(tokens: Tokens, piece: TextPiece) -> float | None:
+    return None if tokens.errors is None else sum(tokens.errors[i] for i in piece.tokens)
 
 
 def _terminal_word(piece: TextPiece, limit: float, colour: bool) -> str:
