@@ -247,6 +247,19 @@ def test_what_cannot_be_asked(wtq: questions.Classifier) -> None:
         questions.load("wtq", device="abacus")
 
 
+def test_the_answer_in_the_readers_words(wtq: questions.Classifier) -> None:
+    asked = ["how many townships have a population above 50?", "did charles oakley play more minutes than robert parish?"]
+    found = wtq.explain(asked)
+    assert found[0].sentence.startswith("It asks for a number (99%) because of 'how many'; numbers good to ")
+    assert found[1].sentence.startswith("It asks for a yes or no (82%) because of ")
+    for text, one, answer in zip(asked, found, wtq.predict(asked), strict=True):
+        assert repr(one) == f"{text!r}: {one.sentence}"
+        assert one.probabilities == answer.probabilities
+        assert sum(share for _, share in one.tokens.choices) == pytest.approx(1)
+        assert len(one.errors) == len(one.words)
+        assert 0 < sum(one.errors) < 5 * one.certificate.tol * one.certificate.magnitude
+
+
 def test_words_nobody_knows(wtq: questions.Classifier) -> None:
     (one,) = wtq.explain("how many \U0001f469\u200d\U0001f4bb שלום qzxv?", tol=0.05)
     assert one.words == ("how", "many", "\U0001f469\u200d\U0001f4bb", "שלום", "qzxv", "?")
@@ -263,7 +276,13 @@ def test_files() -> None:
     assert (table.questions, table.labels) == (("how many?", "who?"), ("number", "mixed"))
     assert table.labels_for(("number", "text")) == table.labels
     assert table.labels_for(("person",)) is None
+    # What was read as one question each, heading and class included.
+    table = parsed("question\tclass\nhow many?\tnumber\nwho won?\ttext\n", "f")
+    assert (table.questions, table.labels) == (("how many?", "who won?"), ("number", "text"))
+    assert parsed("Question\nhow many?\n", "f").questions == ("how many?",)
+    assert parsed("how\tmany?\nwho?\n", "f").questions == ("how\tmany?", "who?")
     for text, message in (
+        ("how many?\tnumber\nwho won?\ttext\n", "table of 2 columns without a heading"),
         ("", "no question"),
         ("utterance\tx\n", "no question"),
         ("utterance\tx\na\n", "line 2 has 1 columns"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from integrand.apps import questions
 from integrand.apps.questions import WordAttribution, rules
 from integrand.apps.questions.question_files import read
 from integrand.errors import InputError, OptionError
+from integrand.render.glance import glance_script
+from tests.browser import DESKTOP, PHONE, on_first_screen, saved, serious
 
 CERTIFICATE = ExampleCertificate(
     score=0.9,
@@ -131,16 +136,52 @@ def test_table_json_and_page(tmp_path: Path) -> None:
     found = rules(Scripted({evil: 0.5, "many": 0.3}, lambda _: "number"), asked)
     assert [rule.phrase for rule in found] == [f"{evil} many"]
     page = found.page(title=evil, command=evil)
-    assert "<script" not in page
+    assert "<script" not in page.replace(f"<script>{glance_script()}</script>", "")
     assert page.count("&lt;script&gt;") >= 4
+    assert found.sentence in unescape(page)
+    (rule,) = found
+    assert rule.sentence.endswith("asks for a number: fires for 5 questions, right in 100%.")
+    assert repr(found) == found.sentence
     assert "<script" not in found._repr_html_()
     saved = json.loads(found.save(tmp_path / "r.json").read_text())
     assert saved["rules"][0]["support"] == 5
     assert saved["accuracy"] is None
     assert found.save(tmp_path / "r.html", command="integrand rules").read_text().startswith("<!doctype html>")
-    assert "number: new" in found.save(tmp_path / "r.txt").read_text()
+    assert "asks for a number: new" in found.save(tmp_path / "r.txt").read_text()
     with pytest.raises(OptionError, match=r"expected \.html, \.json or \.txt"):
         found.save(tmp_path / "r.png")
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    """The page of a usual rule, two new ones and a suspicious one."""
+    values = {"how": 0.3, "many": 0.4, "total": 0.3, "difference": 0.3, "zyx": 0.6}
+    asked = [*["how many won"] * 6, *["the total of it"] * 6, *["the difference here"] * 6, "did zyx win"]
+    return rules(Scripted(values, by_words), asked).page(command="integrand rules")
+
+
+def test_rules_at_a_glance(browser, shown: str) -> None:
+    for size in (DESKTOP, PHONE):
+        with browser.open(shown, size=size) as page:
+            assert all(on_first_screen(page, part) for part in ("h1", ".says", ".badge", ".kinds", ".tools", ".card h2"))
+            assert "F(x" not in page.locator("main").inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_rules_are_filtered_and_saved(browser, shown: str) -> None:
+    with browser.open(shown) as page:
+        names = page.locator(".card:not([hidden]) h2")
+        total = names.count()
+        page.locator("[data-filter=kind]").select_option("usual")
+        assert names.all_inner_texts() == ["how many"]
+        assert "Fires for 6 questions, right in 100%." in page.locator(".card:not([hidden])").inner_text()
+        table = saved(page, "[data-export=csv]")[1].decode("utf-8-sig")
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert serious(page) == []
+    rows = list(csv.reader(io.StringIO(table)))
+    assert len(rows) == 1 + total
+    assert "asks for" in rows[0]
 
 
 def test_too_few_questions_for_a_rule() -> None:

@@ -162,6 +162,56 @@ def test_words_keep_the_sums_and_the_certificate_is_that_of_the_sum(translator):
     np.testing.assert_allclose(again.matrix.values, words.matrix.values)
 
 
+def test_the_probability_of_a_word_is_the_product_of_its_pieces(tiny):
+    """Before, a word of three pieces had the sum of their probabilities, up to 3."""
+    source, said, runs = [START, 5, 6, 7, END], [8, 4, 7], [range(2), range(2, 3), range(3, 4)]
+    starts = [0, 1, 3, 4, 5, 6, 8]  # the text's first two pieces are a word, and so are those of the translation
+    found = tiny.attribution(source, said, tol=1e-4, runs=runs, starts=starts)
+    x, y = (tiny.network.embed(torch.tensor([ids])).detach() for ids in (source, [START, *said]))
+    a, b = x.clone(), y.clone()
+    a[:, 1:-1] = 0
+    b[:, 1:] = 0
+    points, total = 200, np.zeros((3, 9))
+    for k in range(points):
+        u, v = ((c + (k + 0.5) / points * (d - c)).requires_grad_() for c, d in ((a, x), (b, y)))
+        chances = tiny.network(u, v)[0].softmax(-1)[range(4), [*said, END]]
+        for i, run in enumerate(runs):
+            du, dv = torch.autograd.grad(chances[list(run)].prod(), (u, v), retain_graph=True)
+            total[i] += np.concatenate([((d * (w - c)).sum(-1)[0]) for d, w, c in ((du, x, a), (dv, y, b))]) / points
+    np.testing.assert_allclose(found.numpy(), np.add.reduceat(total, starts, axis=1), rtol=0, atol=1e-4)
+    exact = tiny.network(x, y)[0].softmax(-1)[range(4), [*said, END]].detach()
+    scores = [float(exact[list(run)].prod()) for run in runs]
+    assert [one.score for one in found.certificate] == pytest.approx(scores)
+
+
+@pytest.mark.parametrize("score", ["probability", "log-probability", "logit"])
+def test_words_of_a_real_translation(translator, score):
+    found = translator.explain("Grandmother sees", "Großmutter sieht", words=True, score=score, tol=0.1)
+    assert found.outputs == ("Großmutter", "sieht", "</s>")
+    assert found.source == ("Grandmother", "sees")
+    scores = [one.score for one in found.certificate]
+    if score == "probability":
+        assert scores == pytest.approx(found.probabilities, abs=1e-5)
+        assert max(scores) <= 1
+        assert "probability " in found.grid.named[0]
+        assert "'Großmutter' comes from 'Grandmother'" in found.sentence
+    elif score == "log-probability":
+        assert scores == pytest.approx(np.log(found.probabilities), abs=1e-4)
+    else:
+        assert re.fullmatch(r"the logits of its \d pieces add up to .*", found.grid.named[0])
+    for row, one in zip(found.matrix.values, found.certificate, strict=True):
+        assert abs(row.sum() - one.score + one.baseline_score) <= one.tol * one.magnitude
+    assert repr(found) == found.sentence
+    assert found.words().outputs == found.outputs
+
+
+def test_a_sum_of_probabilities_is_called_a_sum(translator):
+    words = translator.explain("Grandmother", "Großmutter", tol=0.1).words()
+    assert re.fullmatch(r"the probabilities of its \d pieces add up to [12]\.\d\d", words.grid.named[0])
+    assert re.search(r"sum of the probabilities of \d pieces", words.certificate[0].target)
+    assert words.lines[0].note.startswith("The probabilities of its ")
+
+
 def test_shares_are_of_what_speaks_for_an_output(greeting):
     shares = greeting.shares()
     np.testing.assert_allclose(shares.sum(1), 1)

@@ -242,6 +242,5 @@ def _files(names: Sequence[str]) -> QuestionRecord:
 def _options(out: Path, classifier: app.Classifier, running: bool) -> dict[str, Any]:
     if out.suffix.lower() == ".html":
         meta = {"model": classifier.name, "weights": classifier.source, "baseline": "all embeddings zero"}
-        lead = "Red words speak for what is in brackets, blue words against it."
-        return {"title": "What the questions ask for", "lead": lead, "meta": meta, "command": typed()}
+        return {"title": "What the questions ask for", "meta": meta, "command": typed()}
     return {} if out.suffix.lower() == ".json" else {"running": running}

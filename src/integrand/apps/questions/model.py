@@ -178,11 +178,12 @@ class Classifier:
         for rows in _parts(order, batch):
             given: dict[str, Any] = {"target": [outputs[i] for i in rows], "score": score, "tol": tol}
             result = self.attribution([asked[i] for i in rows], **given | options)
-            for i, values, certificate in zip(rows, result.numpy().tolist(), result.certificate, strict=True):
+            errors = result.sums(torch.arange(result.numpy().shape[1])).errors.tolist()
+            for i, values, off, certificate in zip(rows, result.numpy().tolist(), errors, result.certificate, strict=True):
                 label = self.classes[outputs[i]]
                 named = replace(certificate, target=f"{label} ({score})")
                 chances = answers[i].probabilities
-                found[i] = WordAttribution.of(asked[i], words[i], values, label, chances[label], named, chances)
+                found[i] = WordAttribution.of(asked[i], words[i], values, label, chances[label], named, chances, off)
         return ResultList(replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked)))
 
     def notes(self, text: str) -> tuple[str, ...]:

@@ -23,6 +23,12 @@ LONGEST = 10_000
 ANSWER = 200
 """An answer with more characters than this is a text: no number and no date is as long."""
 
+ASKED = ("utterance", "question", "questions", "text", "sentence", "query")
+"""Headings under which tables have their questions; the first is that of WikiTableQuestions."""
+
+LABELLED = ("class", "label", "type", "category", "answer_type", "target")
+"""Headings under which tables have the classes of their questions."""
+
 _FINE = {"DESC": "description", "ENTY": "entity", "ABBR": "abbreviation", "HUM": "person", "LOC": "location", "NUM": "number"}
 _LABELLED = re.compile(r"(?:([0-5])|(DESC|ENTY|ABBR|HUM|LOC|NUM):\w+) (.*)")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")  # not those of files of old: end of file, escape
@@ -69,8 +75,9 @@ def read(path: Path) -> QuestionRecord:
     """Read a file of questions.
 
     Args:
-        path: a table with a column ``utterance``, separated by tabs, whose ``targetValue`` tells the class; or one question per
-            line, each with TREC's label before it or none.
+        path: one question per line, each with TREC's label before it or none; or a table, separated by tabs, with a heading
+            line that has ``question`` (or ``utterance``) over the questions and, if it likes, ``class`` over their classes, or
+            ``targetValue`` over answers that tell them.
     """
     name = shown(str(path))
     return parsed(decoded(read_bytes(path, what="a file with one question per line", most=BYTES), name), name)
@@ -104,8 +111,14 @@ def parsed(text: str, name: str) -> QuestionRecord:
 
 def _parsed(text: str, name: str) -> QuestionRecord:
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
-    if lines and "utterance" in lines[0].split("\t"):
+    head = [part.strip().lower() for part in lines[0].split("\t")] if lines else []
+    if any(part in ASKED for part in head) and (len(head) > 1 or len(lines) > 1):
         return _table(lines, name)
+    if len(lines) > 1 and len(head) > 1 and all(line.count("\t") == len(head) - 1 for line in lines):
+        raise FileError(
+            f"{name} is a table of {len(head)} columns without a heading that says which holds the questions; expected one "
+            f"question per line, or a first line with {ASKED[1]!r} over that column, and {LABELLED[0]!r} over that of classes."
+        )
     labelled = [_LABELLED.fullmatch(line) for line in lines]
     if lines and all(labelled):
         rows = [match.groups() for match in labelled if match is not None]
@@ -131,19 +144,23 @@ def answer_type(answer: str) -> str:
 
 
 def _table(lines: Sequence[str], name: str) -> QuestionRecord:
-    head = lines[0].split("\t")
+    """The questions of a table with a heading; a single column with one, such as "question", is a table too."""
+    head = [part.strip() for part in lines[0].split("\t")]
     rows = [line.split("\t") for line in lines[1:]]
     bad = next((i for i, row in enumerate(rows) if len(row) != len(head)), None)
     if bad is not None:
         raise FileError(f"{name}: line {bad + 2} has {len(rows[bad])} columns; expected {len(head)}, as the heading has.")
     if not rows:
         raise FileError(f"{name} holds a heading but no question.")
-    questions = tuple(row[head.index("utterance")] for row in rows)
-    if "targetValue" not in head:
-        return QuestionRecord(questions, None)
-    labels = tuple(answer_type(row[head.index("targetValue")]) for row in rows)
-    assert set(labels) <= {*TYPES, "mixed"}
-    return QuestionRecord(questions, labels)
+    lower = [part.lower() for part in head]
+    asked = next(part for part in ASKED if part in lower)
+    questions = tuple(row[lower.index(asked)] for row in rows)
+    if "targetValue" in head:
+        labels = tuple(answer_type(row[head.index("targetValue")]) for row in rows)
+        assert set(labels) <= {*TYPES, "mixed"}
+        return QuestionRecord(questions, labels)
+    column = next((lower.index(part) for part in LABELLED if part in lower), None)
+    return QuestionRecord(questions, None if column is None else tuple(row[column].strip() for row in rows))
 
 
 def _part(text: str) -> str:

@@ -75,6 +75,7 @@ class WordAttribution:
         probability: the probability of that class.
         certificate: how far the values can be trusted; its errors are those of the words' sums.
         probabilities: the probability of every class.
+        errors: the estimated error of each value; none where they are not known.
         notes: what a reader must not miss, such as words that the network never saw.
     """
 
@@ -86,6 +87,7 @@ class WordAttribution:
     probability: float
     certificate: ExampleCertificate
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    errors: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
 
     @staticmethod
@@ -97,12 +99,13 @@ class WordAttribution:
         probability: float,
         certificate: ExampleCertificate,
         probabilities: Mapping[str, float] | None = None,
+        errors: Sequence[float] = (),
     ) -> WordAttribution:
         """Build the result from the values of a padded row; values after the last word are padding."""
         spans = tuple((word.start, word.end) for word in words)
-        kept = tuple(values[: len(words)])
+        kept, off = tuple(values[: len(words)]), tuple(errors[: len(words)])
         names = tuple(word.text for word in words)
-        return WordAttribution(text, names, spans, kept, label, probability, certificate, probabilities or {})
+        return WordAttribution(text, names, spans, kept, label, probability, certificate, probabilities or {}, off)
 
     @property
     def tokens(self) -> Tokens:
@@ -120,6 +123,7 @@ class WordAttribution:
             text=self.text,
             meaning=f"asks for {asked_for(self.label)}",
             choices=[(asked_for(name), share) for name, share in self.probabilities.items()],
+            errors=self.errors or None,
             notes=self.notes,
         )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ...errors import InputError, OptionError
 from ...files import write, write_text
 from ...words import short_repr
+from .result import asked_for
 
 if TYPE_CHECKING:
     from .result import WordAttribution
@@ -152,7 +153,7 @@ def rules(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rules:
     """The rules of a classifier, found on a set of questions.
 
@@ -182,17 +183,30 @@ class Rules:
     def __len__(self) -> int:
         return len(self.rules)
 
+    @property
+    def sentence(self) -> str:
+        """How many rules there are of which kind, the strongest of them, and how sure the numbers are, in one line."""
+        from .page import sentence
+
+        return sentence(self)
+
     def of(self, label: str | None = None, kind: Kind | None = None) -> tuple[TriggerRule, ...]:
         """The rules of a class, of a kind, or of both."""
         return tuple(r for r in self.rules if label in (None, r.label) and kind in (None, r.kind))
 
     def numbers(self) -> dict[str, Any]:
         """The rules and settings as a dictionary for JSON."""
-        head = {"questions": self.questions, "accuracy": self.accuracy, "converged": self.converged, "error": self.error}
-        rest = {"apart": list(self.apart), "settings": dict(self.settings)}
-        return head | rest | {"rules": [dict(vars(rule)) for rule in self.rules]}
+        head: dict[str, Any] = {
+            "sentence": self.sentence,
+            "questions": self.questions,
+            "accuracy": self.accuracy,
+            "converged": self.converged,
+            "error": self.error,
+        }
+        head |= {"apart": list(self.apart)}
+        return head | {"settings": dict(self.settings), "rules": [dict(vars(rule)) for rule in self.rules]}
 
-    def page(self, *, title: str = "What triggers which class", command: str | None = None) -> str:
+    def page(self, *, title: str = "What the network goes by", command: str | None = None) -> str:
         """The rules as one self-contained HTML page."""
         from .page import page
 
@@ -252,6 +266,13 @@ class TriggerRule:
     opens: bool
     examples: tuple[str, ...]
 
+    @property
+    def sentence(self) -> str:
+        """What the rule says and how often it is right, in one line."""
+        from .page import rule_sentence
+
+        return rule_sentence(self)
+
 
 @dataclass(frozen=True)
 class RuleEvidence:
@@ -293,11 +314,11 @@ def judge(evidence: RuleEvidence, limits: Mapping[str, float]) -> tuple[Kind, st
         evidence: what is known of the phrase.
         limits: the criteria; see :func:`integrand.apps.questions.rules`.
     """
-    one = evidence
+    one, asks = evidence, asked_for(evidence.label)
     usual, name = trigger(one.phrase, one.label, opens=one.opens), one.name
     if one.support >= limits["least"]:
         if one.precision < 0.5:
-            return "suspicious", f"most questions that hold it, {1 - one.precision:.0%}, are not {one.label}"
+            return "suspicious", f"most questions that hold it, {1 - one.precision:.0%}, do not ask for {asks}"
         if one.right < limits["precise"]:
             return "suspicious", f"where the network goes by it, it is wrong in {1 - one.right:.0%}"
         if usual:
@@ -305,14 +326,14 @@ def judge(evidence: RuleEvidence, limits: Mapping[str, float]) -> tuple[Kind, st
         if name:
             return "suspicious", name
         if one.precision < limits["precise"]:
-            return "suspicious", f"only {one.precision:.0%} of the questions that hold it are {one.label}"
+            return "suspicious", f"only {one.precision:.0%} of the questions that hold it ask for {asks}"
         return "new", "frequent and precise, without a usual question word"
     if one.mean < limits["striking"] or usual:
         return None
     if name or one.rarest < SELDOM:
         return "suspicious", name or f"rare, with {SEEN[one.rarest]}"
     if one.precision < limits["precise"]:
-        return "suspicious", f"rare, and only {one.precision:.0%} of the questions that hold it are {one.label}"
+        return "suspicious", f"rare, and only {one.precision:.0%} of the questions that hold it ask for {asks}"
     return None
 
 

@@ -191,7 +191,9 @@ def text(
             found = _explained(does, network, tokenizer, words, options)
         found = found if pieces else found.words()
         if out is not None:
-            page = {"title": "Which words made it so", "command": typed()}
+            from .result import Explanations
+
+            page = {"command": typed()} | ({"title": "Which words made it so"} if isinstance(found, Explanations) else {})
             with screen.doing("writing"):
                 found.save(out, **(page if out.suffix.lower() == ".html" else {}))
     _tell(found, as_json=as_json, colour=colour, verbose=verbose)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...errors import ModelError, OptionError, TargetError
 from ...functions.target import Score, main_tensor
+from ...render.text.word_sentences import quoted
 from .encoding import Pieces
 from .result import Explained
 from .text_run import Pick, TextQuestion, picked
@@ -56,15 +57,16 @@ def answers(
         "real": ask.encoded.mask,
     }
     labels = [_text(pieces, a, b) for pieces, (a, b) in pairs]
-    chances = _Place(part, "probability")({name: value.double() for name, value in found.items()}, rows).tolist()
-    return ask.explained(
+    sure = _Place(part, "probability")({name: value.double() for name, value in found.items()}, rows).tolist()
+    each_one = ask.explained(
         _Place(part, scale),
         rows=rows,
         labels=labels,
         words=[f"{part} of {label!r} ({scale})" for label in labels],
-        chances=chances,
+        chances=sure,
         meta={"score": f"{scale} of the answer's {part}"},
     )
+    return tuple(replace(one, line=replace(one.line, meaning=f"answers {quoted(one.label)}")) for one in each_one)
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def classes(
             raise OptionError("got against= or score= with a target function; expected the function to do that itself.")
         return ask.explained(lambda output, rows: output, rows={}, target=target, meta={})
     asked = _asked(ask.model, logits, target, against, score)
-    return ask.explained(
+    found = ask.explained(
         asked.pick,
         rows=asked.rows,
         target=asked.goal,
@@ -136,6 +138,8 @@ def classes(
         chances=asked.chances,
         meta={"score": asked.unit},
     )
+    pairs = zip(found, asked.choices, strict=True)
+    return tuple(replace(one, line=replace(one.line, choices=choices)) for one, choices in pairs)
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,7 @@ class _AskedClass:
         scale: the scale itself.
         labels: in words.
         chances: the probability of each, where there is one.
+        choices: every class with its probability, text by text; nothing where there are no probabilities.
     """
 
     pick: Pick
@@ -263,6 +268,7 @@ class _AskedClass:
     scale: Score
     labels: list[str]
     chances: list[float | None]
+    choices: list[list[tuple[str, float]]]
 
     @property
     def unit(self) -> str:
@@ -279,16 +285,16 @@ def _asked(model: nn.Module, logits: Tensor, target: Any, against: int | str | N
     scale: Score = score or ("logit" if chances is None or against is not None else "probability")
     rows, labels = {"index": torch.tensor(index)}, [names.names[i] for i in index]
     sure = [None if chances is None else float(chances[i, k]) for i, k in enumerate(index)]
+    shown = [[] for _ in index] if chances is None else [list(zip(names.names, row, strict=True)) for row in chances.tolist()]
     if against is None:
-        return _AskedClass(
-            _column if apart else _logits, rows, None if apart or not many else index, scale, scale, labels, sure
-        )
+        pick = _column if apart else _logits
+        return _AskedClass(pick, rows, None if apart or not many else index, scale, scale, labels, sure, shown)
     other = names.find(against)
     if other in index:
         raise TargetError(f"got against={against!r}, which is the explained class itself; expected another one.")
     rows["other"] = torch.full((len(index),), other)
     labels = [f"{label} against {names.names[other]}" for label in labels]
-    return _AskedClass(_Against(scale, apart), rows, None, "logit", scale, labels, [None] * len(index))
+    return _AskedClass(_Against(scale, apart), rows, None, "logit", scale, labels, [None] * len(index), shown)
 
 
 def _logits(output: Any, rows: dict[str, Tensor]) -> Any:

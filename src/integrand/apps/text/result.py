@@ -262,7 +262,7 @@ class Generated:
         meta: how it was made, in words.
         against: the token that each output is compared with, where there is one.
         summed: of how many tokens' scores the score of each output is the sum; empty where no scores were added up.
-        notes: what a reader must not miss, such as signs that the model does not know.
+        errors: (outputs, inputs), the estimated error of each value; None where they are not known.
     """
 
     inputs: Pieces
@@ -276,7 +276,12 @@ class Generated:
     meta: dict[str, str]
     against: str | None = None
     summed: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
+    errors: NDArray[np.float64] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must not miss, such as signs that the model does not know."""
+        return self.inputs.notes
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -305,6 +310,7 @@ class Generated:
             text=text,
             notes=pieces.notes,
             note=capital(self._score(index)) + "." if self._several(index) > 1 else "",
+            errors=None if self.errors is None else self.errors[index, :reach].tolist(),
         )
         return Explained(line, pieces.special[:reach], pieces.parts[:reach], self.meta)
 
@@ -325,11 +331,16 @@ class Generated:
         token adds to its later ones; a word that was begun before the chosen outputs stays apart from the rest of it.
         """
         rows, starts = self.word_runs()
-        values = np.add.reduceat(np.add.reduceat(self.values, starts, axis=1), [run[0] for run in rows], axis=0)
+        values, errors = (
+            None if part is None else np.add.reduceat(np.add.reduceat(part, starts, axis=1), [run[0] for run in rows], axis=0)
+            for part in (self.values, self.errors)  # errors add up at worst
+        )
+        assert values is not None
         named = self._word_names(rows)
         examples = [self._together(run, values[k], named[k]) for k, run in enumerate(rows)]
         counts = tuple(sum(self._several(i) for i in run) for run in rows)
-        return self.by_words(values, replace(self.certificate, examples=tuple(examples)), summed=counts)
+        whole = replace(self.certificate, examples=tuple(examples))
+        return replace(self.by_words(values, whole, summed=counts), errors=errors)
 
     def word_runs(self) -> tuple[list[range], list[int]]:
         """The outputs that make up each word, and the index of each word's first input."""
@@ -460,7 +471,8 @@ class Generated:
         for name, columns in ((first, real[real < self.prompt]), (then, real[real >= self.prompt])):
             there = columns < np.array(self.reach)[:, None]
             names = tuple(_seen(self.tokens[i]) for i in columns)
-            blocks.append(Block(name, "so far" if blocks else name.split()[-1], names, self.values[:, columns], there))
+            short, errors = "so far" if blocks else name.split()[-1], None if self.errors is None else self.errors[:, columns]
+            blocks.append(Block(name, short, names, self.values[:, columns], there, errors))
         starts, ends = (tuple(getattr(one, name) for one in self.certificate) for name in ("baseline_score", "score"))
         named = tuple(self._score(i) for i in range(len(self)))
         return Grid(tuple(_seen(name) for name in self.outputs), tuple(blocks), starts, ends, named)

@@ -19,7 +19,7 @@ from torch import Tensor
 from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...certificate import Certificate
-from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError
+from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError, warn
 from ...functions.target import ReadOut, Score
 from ...words import first_line
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
@@ -167,9 +167,11 @@ class Translator:
         result = self.attribution(ids, said, score=score, tol=tol, runs=runs, starts=starts, **options)
         assert isinstance(result.values, Tensor)
         values = result.values.double().cpu().numpy().astype(np.float64)
-        matrix = replace(matrix, notes=tuple(filter(None, notes)))
+        matrix = replace(matrix, inputs=replace(matrix.inputs, notes=tuple(filter(None, notes))))
+        errors = result.sums(torch.arange(values.shape[1])).errors.double().cpu().numpy().astype(np.float64)
         summed = tuple(len(run) for run in runs) if score == "logit" else ()
         matrix = matrix.by_words(values, result.certificate, summed=summed) if words else replace(matrix, values=values)
+        matrix = replace(matrix, errors=errors)
         named = (
             replace(one, target=f"{name.strip() or name!r} ({score if several == 1 else f'sum of {several} logits'})")
             for one, name, several in zip(result.certificate, matrix.outputs, summed or [1] * len(matrix), strict=True)

@@ -16,7 +16,7 @@ from ..escaping import escape
 from ..glance import saying
 from .tokens import printable
 from .word_markup import background, ink
-from .word_sentences import number, quoted
+from .word_sentences import quoted, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +63,7 @@ class Block:
         columns: the names of the inputs.
         values: (rows, columns).
         there: (rows, columns), False where an input comes after the output and cannot matter.
+        errors: (rows, columns), the estimated error of each value, where it is known.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Block:
     columns: tuple[str, ...]
     values: NDArray[np.float64]
     there: NDArray[np.bool_]
+    errors: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,16 +116,17 @@ class Grid:
         added = [(sign + block.short, block.values.sum(1).tolist()) for sign, block in zip(signs, self.blocks, strict=True)]
         return [*added, (f"+ {EMPTY}", list(self.baseline_scores)), (f"= {SCORE}", list(self.scores))]
 
-    def saying(self, i: int, name: str, value: float) -> str:
-        """What an input adds to output i, in words.
+    def saying(self, block: Block, i: int, j: int) -> str:
+        """What input j of a block adds to output i, in words.
 
         >>> there, values = np.ones((1, 1), bool), np.array([[0.62]])
         >>> block = Block("the text", "text", ("good",), values, there)
-        >>> Grid(("Guten",), (block,), (0.0,), (0.93,), ("probability 0.93",)).saying(0, "good", 0.62)
+        >>> Grid(("Guten",), (block,), (0.0,), (0.93,), ("probability 0.93",)).saying(block, 0, 0)
         "'good' adds +0.62 to 'Guten' (probability 0.93)"
         """
         score = self.named[i] if self.named else f"{SCORE} {self.scores[i]:.3g}"
-        return f"{quoted(name)} adds {number(value)} to {quoted(self.rows[i])} ({score})"
+        added = with_error(float(block.values[i, j]), None if block.errors is None else float(block.errors[i, j]))
+        return f"{quoted(block.columns[j])} adds {added} to {quoted(self.rows[i])} ({score})"
 
 
 def cell(value: float, there: bool = True) -> str:
@@ -199,7 +202,8 @@ def table(grid: Grid, *, name: str = "", titles: bool = False) -> str:
             column += 1
     over += f'<th class="over first" colspan="{len(sums)}">sums</th>'
     names += "".join(
-        f'<th scope="col" class="sum{" first" * (i == 0)}"><span>{escape(n)}</span></th>' for i, (n, _) in enumerate(sums)
+        f'<th scope="col" class="sum{" first" * (i == 0)}" data-value="{escape(n.lstrip("+= "))}"><span>{escape(n)}</span></th>'
+        for i, (n, _) in enumerate(sums)
     )
     rows = "".join(_row(grid, whole, i, limit, sums, titles) for i in range(len(grid.rows)))
     head = f'<thead><tr data-csv="no">{over}</tr>\n<tr>{names}</tr></thead>\n'
@@ -244,15 +248,15 @@ def _painted(text: str, value: float, wide: int, limit: float, colour: bool) -> 
 
 def _row(grid: Grid, whole: Grid, i: int, limit: float, sums: Sequence[tuple[str, list[float]]], titles: bool) -> str:
     cells, unit, column = "", whole.unit, 0
-    for block in grid.blocks:
-        for j, name in enumerate(block.columns):
+    for k, block in enumerate(grid.blocks):
+        for j in range(len(block.columns)):
             value, there, first = float(block.values[i, j]), bool(block.there[i, j]), " first" * (j == 0)
             column += 1
             if not there:
                 cells += f'<td class="{first}"></td>'
                 continue
             behind = background(value, limit)
-            told = whole.saying(i, name, value * unit)
+            told = whole.saying(whole.blocks[k], i, j)
             says = f' title="{escape(told)}"' if titles else saying(told) + f' data-row="{i}" data-column="{column - 1}"'
             look = f"background-color:{behind};color:{ink(behind)}"
             cells += f'<td class="{first}" style="{look}" data-value="{value * unit!r}"{says}>{cell(value)}</td>'

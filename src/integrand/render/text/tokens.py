@@ -162,6 +162,7 @@ class Tokens:
         return out | ({"note": self.note} if self.note else {})
 
     __repr__ = short_repr
+
     @property
     def sentence(self) -> str:
         """What the model said, which words made it so, and how sure the numbers are, in one line."""

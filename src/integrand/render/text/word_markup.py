@@ -39,15 +39,16 @@ STYLE = """
 .run th,.run td{padding:.12rem .6rem .12rem 0}
 .run td:nth-child(n+3){text-align:right;white-space:nowrap;padding-right:0}
 .run thead th{font-size:.8125rem;color:var(--soft)}
-.run thead th:nth-child(n+3){text-align:right;width:7rem;padding-right:0}
-.run thead th:nth-child(4){width:5rem}
+.run thead th:nth-child(n+3){text-align:right;width:6rem;padding-right:0}
+.run :is(th,td):nth-child(5){color:var(--soft)}
 .run .end th,.run .end td{font-weight:600}
 .run .way{position:relative;padding:0;background:var(--card)}
 .run .way i{position:absolute;top:.22rem;bottom:.22rem;border-radius:2px;min-width:1px}
 .run tbody tr:hover,.run tr.saying{background:var(--card)}
 .key{display:flex;gap:.6rem;align-items:center;max-width:24rem;margin:.25rem 0 .75rem;font-size:.8125rem;color:var(--soft)}
 .key .ramp{flex:1;margin:0;height:.7rem}
-@media(max-width:40rem){.run thead th:nth-child(3){width:5rem}.run thead th:nth-child(4){width:3.5rem}}
+@media(max-width:40rem){.run thead th:nth-child(3){width:4.5rem}.run thead th:nth-child(4){width:3.5rem}
+.run :is(th,td):nth-child(5){display:none}}
 """.strip()
 
 _END = "\x1b[0m"
@@ -108,7 +109,7 @@ def fragment(rows: Sequence[Tokens], *, limit: float | None = None) -> str:
     look = "margin:0 0 .5em;line-height:1.9;white-space:pre-wrap;overflow-wrap:anywhere"
     drawn = []
     for tokens in rows:
-        below = " · ".join(escape(text) for text in (account(tokens), tokens.note) if text)
+        below = " · ".join(escape(text) for text in (*tokens.notes, account(tokens), tokens.note) if text)
         small = f'<div style="opacity:.65;font-size:85%;margin:0 0 1em">{below}</div>' if below else ""
         drawn.append(f'<p style="{look}">{_line(tokens, limit)}</p>{small}')
     return f"<div>{''.join(drawn)}</div>"

@@ -14,7 +14,7 @@ from ..glance import GLANCE, Entry, Export, badge, collection, export_buttons, g
 from ..html import document, origin
 from .tokens import Tokens
 from .word_markup import RAMP, STYLE, UNKNOWN, account, words_html
-from .word_sentences import capital, number, quoted, sentence, verdict, with_error, word_saying
+from .word_sentences import capital, number, quoted, sentence, verdict, word_saying
 
 CHOICES = 8
 """Answers that a page lists with their probabilities; the rest is counted."""
@@ -92,15 +92,16 @@ def running_table(tokens: Tokens, *, name: str = "") -> str:
     for text, value, error, before, after in each:
         colour = UNKNOWN if not math.isfinite(value) else RAMP[-1] if value > 0 else RAMP[0]
         says = f"{word_saying(text, value, error)}; the sum goes from {before:.3g} to {after:.3g}"
-        shown = with_error(value, error)
-        rows.append(_row(text, bar(before, after, colour), shown, (f"{after:.3g}", after), says, value=value))
+        total = (f"{after:.3g}", after)
+        rows.append(_row(text, bar(before, after, colour), number(value), total, says, value=value, error=error))
     if math.isfinite(tokens.score):
         misses = f"off {number(float(f'{tokens.missed:.1g}'))}"
         says = f"With all words the score is {tokens.score:.3g}; the sum of the words misses it by {abs(tokens.missed):.1g}"
         total = (f"{tokens.score:.3g}", tokens.score)
         rows.append(_row("the model: F(x)", bar(0.0, tokens.score, grey), misses, total, says, end=True))
     mark = f' id="{escape(name)}"' if name else ""
-    head = '<thead><tr><th>word</th><th data-csv="no"></th><th>adds</th><th>sum</th></tr></thead>'
+    off = "<th>±</th>" if tokens.errors is not None else ""
+    head = f'<thead><tr><th>word</th><td data-csv="no"></td><th>adds</th><th>sum</th>{off}</tr></thead>'
     body = f'<table class="run"{mark}>{head}<tbody>\n{"".join(rows)}</tbody></table>\n'
     return f"<div data-sayings>\n{body}{said('Point at a row, or touch it, to read it in words.')}</div>\n"
 
@@ -136,7 +137,9 @@ def _many(rows: Sequence[Tokens], lead: str) -> str:
     filtered = len({tokens.meaning or tokens.label for tokens in rows}) > 1
     cards = [_card(i, tokens, filtered) for i, tokens in enumerate(rows)]
     saves = export_buttons(Export("csv", "all-words", "words.csv", "Save all words as CSV"))
-    top = f"{glance(_told(rows, certificates), badges=badges)}{notes}"
+    noted = sum(bool(tokens.notes) for tokens in rows)
+    heed = [f"{noted} of {len(rows)} texts come with a note: the model may not know their words."] if noted else []
+    top = f"{glance(_told(rows, certificates), badges=badges, heed=heed)}{notes}"
     return f"{top}{collection(cards, summary=_counts(rows) + key(), noun='text')}{saves}{_all_words(rows)}"
 
 
@@ -145,7 +148,9 @@ def _told(rows: Sequence[Tokens], certificates: Sequence[ExampleCertificate]) ->
     known = [tokens for tokens in rows if tokens.probability is not None and math.isfinite(tokens.probability)]
     least = min(known, key=lambda tokens: tokens.probability or 0.0, default=None)
     sure = "" if least is None else f", least certain of {quoted(least.text or ' '.join(least.texts))}: {verdict(least)}"
-    return f"{len(rows)} texts{sure}" + (f"; {trust(Certificate(tuple(certificates)))}." if certificates else ".")
+    kinds = {tokens.label for tokens in rows}
+    same = f": {kinds.pop()}" if len(kinds) == 1 and not known else ""
+    return f"{len(rows)} texts{same}{sure}" + (f"; {trust(Certificate(tuple(certificates)))}." if certificates else ".")
 
 
 def _counts(rows: Sequence[Tokens]) -> str:
@@ -178,6 +183,7 @@ def _card(i: int, tokens: Tokens, filtered: bool) -> Entry:
     if tokens.certificate is not None and math.isfinite(tokens.certificate.error):
         order["least accurate numbers first"] = -tokens.certificate.error
     kinds = {"answer": tokens.meaning or tokens.label} if filtered and tokens.label else {}
+    kinds |= {"note": "with a note"} if tokens.notes else {"note": "without"}
     html = f'<div class="text">{marks}{words}{notes}{small}{more}</div>\n'
     return Entry(html, f"{text} {heading}", kinds, order)
 
@@ -207,10 +213,19 @@ def _chance(name: str, share: float, chosen: bool) -> str:
 
 
 def _row(
-    name: str, bar: str, shown: str, total: tuple[str, float], says: str, *, value: float | None = None, end: bool = False
+    name: str,
+    bar: str,
+    shown: str,
+    total: tuple[str, float],
+    says: str,
+    *,
+    value: float | None = None,
+    error: float | None = None,
+    end: bool = False,
 ) -> str:
     kind = ' class="end"' if end else ""
     exact = "" if value is None else f' data-value="{value!r}"'
     cells = f'<td class="way" data-csv="no">{bar}</td><td{exact}>{escape(shown)}</td>'
     cells += f'<td data-value="{total[1]!r}">{escape(total[0])}</td>'
+    cells += "" if error is None else f'<td data-value="{error!r}">{error:.1g}</td>'
     return f'<tr{kind}{saying(says)}><th scope="row"><bdi dir="auto">{escape(name, directed=True)}</bdi></th>{cells}</tr>\n'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...words import percent
+from ...words import percent, plus_minus
 from ..certificate_text import trust
 from .tokens import TextPiece, Tokens, printable
 
-HALF, MOST = 0.5, 3
+MUCH, MOST = 2 / 3, 3
 """The words that are named hold this share of all that speaks for the label, and are at most so many."""
 
 CONTRARY = 0.5
@@ -59,7 +59,7 @@ def because(tokens: Tokens) -> str:
 
 
 def strongest(pieces: Sequence[TextPiece], words: Sequence[TextPiece]) -> list[str]:
-    """The words that hold half of what speaks for the label, at most three; neighbours among them are one phrase.
+    """The words that hold two thirds of what speaks for the label, at most three; neighbours among them are one phrase.
 
     Args:
         pieces: all pieces of the text in order.
@@ -70,7 +70,7 @@ def strongest(pieces: Sequence[TextPiece], words: Sequence[TextPiece]) -> list[s
     for piece in for_it[:MOST]:
         chosen.append(piece)
         held += piece.value
-        if held >= HALF * total:
+        if held >= MUCH * total:
             break
     runs: list[list[TextPiece]] = []
     places = {id(piece): i for i, piece in enumerate(pieces)}
@@ -99,10 +99,9 @@ def with_error(value: float, error: float | None) -> str:
     """A value with its sign, and its error where known.
 
     >>> with_error(0.345, 0.0021), with_error(-2.0, None)
-    ('+0.345 ± 0.002', '−2')
+    ('+0.345 ± 0.003', '−2')
     """
-    text = number(value)
-    return text if error is None or not math.isfinite(error) else f"{text} ± {error:.1g}"
+    return number(value) if error is None or not math.isfinite(error) else plus_minus(value, error)
 
 
 def number(value: float) -> str:
