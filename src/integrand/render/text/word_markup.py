@@ -47,7 +47,8 @@ STYLE = """
 .run tbody tr:hover,.run tr.saying{background:var(--card)}
 .key{display:flex;gap:.6rem;align-items:center;max-width:24rem;margin:.25rem 0 .75rem;font-size:.8125rem;color:var(--soft)}
 .key .ramp{flex:1;margin:0;height:.7rem}
-@media(max-width:40rem){.run thead th:nth-child(3){width:4.5rem}.run thead th:nth-child(4){width:3.5rem}
+@media(max-width:40rem){.run{table-layout:auto}.run .way{width:35%}
+.run thead th:nth-child(n+3){width:auto}.run td:nth-child(n+3),.run thead th:nth-child(n+3){padding-left:.5rem}
 .run :is(th,td):nth-child(5){display:none}}
 """.strip()
 
@@ -139,10 +140,11 @@ def words_html(tokens: Tokens, limit: float | None = None, *, pieces: Iterable[T
     Args:
         tokens: the text.
         limit: the attribution that has the strongest colour; by default that of the strongest word.
-        pieces: some of its pieces, where not all are to show.
+        pieces: some of its pieces, where not all are to show. Markers that add nothing never do.
     """
     reach = limit_of([tokens]) if limit is None else limit
-    chosen = tokens.pieces if pieces is None else tuple(pieces)
+    # Markers such as [CLS] are no words of the reader's; kept in the baseline, they add exactly nothing.
+    chosen = [piece for piece in (tokens.pieces if pieces is None else pieces) if not piece.marker or piece.value]
     told = (saying(word_saying(piece.shown, piece.value, _error(tokens, piece))) for piece in chosen)
     words = "".join(
         escape(piece.gap if i else piece.gap.lstrip(), directed=True) + _word(piece, reach, attributes)
