@@ -216,8 +216,8 @@ def page(found: Rules, *, title: str, command: str | None) -> str:
     saves = export_buttons(Export("csv", "all-rules", "rules.csv", "Save all rules as CSV")) if cards else ""
     everything = f"<details><summary>All rules in one table</summary>\n{_table(found.rules, name='all-rules')}</details>\n"
     parts = (
-        glance(sentence(found), badges=_badge(found)),
-        collection(cards, summary=_summary(found), noun="rule") if cards else "",
+        glance(sentence(found), *([_summary(found)] if cards else []), badges=_badge(found)),
+        collection(cards, noun="rule") if cards else "",
         f"{saves}{everything if cards else ''}",
         _apart(found),
         f"<details><summary>How rules are found</summary>\n<p>{escape(_criteria(found))}</p></details>\n",

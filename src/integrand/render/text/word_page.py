@@ -139,8 +139,9 @@ def _many(rows: Sequence[Tokens], lead: str) -> str:
     saves = export_buttons(Export("csv", "all-words", "words.csv", "Save all words as CSV"))
     noted = sum(bool(tokens.notes) for tokens in rows)
     heed = [f"{noted} of {len(rows)} texts come with a note: the model may not know their words."] if noted else []
-    top = f"{glance(_told(rows, certificates), badges=badges, heed=heed)}{notes}"
-    return f"{top}{collection(cards, summary=_counts(rows) + key(), noun='text')}{saves}{_all_words(rows)}"
+    pane = f"<div>{_counts(rows)}{key()}</div>\n"
+    top = f"{glance(_told(rows, certificates), pane, badges=badges, heed=heed)}{notes}"
+    return f"{top}{collection(cards, noun='text')}{saves}{_all_words(rows)}"
 
 
 def _told(rows: Sequence[Tokens], certificates: Sequence[ExampleCertificate]) -> str:
