@@ -121,6 +121,7 @@ def test_words_are_saved(browser, single):
 def test_nothing_serious(browser, single, many, matrix, dark):
     for page in (single, many, matrix):
         with browser.open(page, dark=dark) as shown:
+            assert serious(shown) == []
             for summary in shown.locator("summary").all():
                 summary.click()
             assert serious(shown) == []

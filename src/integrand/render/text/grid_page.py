@@ -28,6 +28,7 @@ BY_WORD = """
 .pane .large.so-far{font-size:1.05rem}
 .pane .of{color:var(--soft);font-size:.8125rem;margin:.35rem 0 0}
 @media(min-width:40.01rem){.pane .key{display:none}}
+.outputs>details:not([open])>:not(summary){display:none}
 .outputs>details{border-top:1px solid var(--line);padding:.35rem 0;margin:0}
 """.strip()
 
