@@ -82,7 +82,7 @@ def compare(
     for name, network in networks.items():
         chosen = target[name] if isinstance(target, Mapping) else target
         x = network.preprocess(photo.pixels).to(network.device)
-        answers, scale = answers_of(network, x, score)
+        answers, scale, _ = answers_of(network, x, score)
         if chosen is None:
             first = next(iter(cases.values()), None)
             index = answers[0].index if first is None else _same_class(first, network, name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from ...methods.gradients import GradientTimesInput
 from ...words import short_repr, shown
 from .model import Network
 from .photo_files import Photo, as_photo, read
+
+if TYPE_CHECKING:
+    from ...render.image.whereabouts import Focus
 
 BASELINES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
 """The names of baselines; several joined by ``+`` are averaged."""
@@ -65,7 +68,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A rival answer, and the attribution of the difference between the two answers' logits.
+    """Another answer, and the attribution of the difference between the two answers' outputs, the explained one first.
 
     Attributes:
         answer: the other one.
@@ -93,8 +96,16 @@ class Explanation:
         path: straight, blur or guided.
         result: its attributions and their certificate.
         gradient: gradient x image, which the paper compares with.
-        rival: what separates it from the surest other answer, where that was asked for and there is one.
+        rival: what speaks for it against another answer, where that was asked for and there is one.
         headline: the answer in words, where what is explained is the evidence for it rather than the answer itself: a grade.
+        view: the view that pages and figures show first, a name of :data:`integrand.render.image.VIEWS`.
+        ordered: whether the answers are the steps of a scale, such as grades, listed in their own order and not by probability.
+        stated: the index of the answer that the headline states, which lists mark; None for that of ``answer``.
+        rule: how the stated answer comes about, in a sentence; '' where it is simply the surest.
+        notice: what every reader must know before anything else, in a sentence that stands on every page and picture.
+        telling: the sentence that sums it all up, where it is not the usual one.
+        unit: what the attributions are measured in: "probability", "log-probability", "logit", or "output" for a number of
+            another kind, as of a regression; '' for what ``score`` says.
     """
 
     photo: Photo
@@ -109,6 +120,13 @@ class Explanation:
     gradient: Attribution
     rival: Rival | None = None
     headline: str = ""
+    view: str = "outlines"
+    ordered: bool = False
+    stated: int | None = None
+    rule: str = ""
+    notice: str = ""
+    telling: str = ""
+    unit: str = ""
 
     @cached_property
     def shown(self) -> Array:
@@ -126,6 +144,27 @@ class Explanation:
         return self.headline or self.answer.label
 
     __repr__ = short_repr
+
+    @cached_property
+    def focus(self) -> Focus:
+        """Where in the picture the evidence lies: the smallest smooth area that holds half of what speaks for the answer."""
+        from ...render.image.photo_page import values_of
+        from ...render.image.whereabouts import focus_of
+
+        return focus_of(values_of(self.result, "result"), self.result.certificate.only)
+
+    @property
+    def sentence(self) -> str:
+        """What the network said, where that lies in the picture, and how far the numbers can be trusted, in one line."""
+        from ...render.image.whereabouts import photo_sentence
+
+        if self.telling:
+            return self.telling
+        certificate = self.result.certificate.only
+        if self.headline:
+            return f"{self.headline}; " + photo_sentence(self.answer.label, self.focus, certificate)
+        rank = self.answers.index(self.answer) + 1
+        return photo_sentence(self.title, self.focus, certificate, probability=self.answer.probability, rank=rank)
 
     def __str__(self) -> str:
         sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
@@ -184,7 +223,7 @@ def explain(
     path: PathName = "straight",
     score: ScoreName = "probability",
     tol: float = 0.01,
-    rival: bool = True,
+    rival: bool | int | str = False,
     max_evaluations: int = 4000,
     memory: int | None = None,
     progress: ProgressOption = None,
@@ -200,24 +239,25 @@ def explain(
         path: the straight line of integrated gradients, from blurred to sharp, or guided by small gradients.
         score: probability, logit or log-probability.
         tol: the relative error to integrate to.
-        rival: also attribute the difference to the surest other class; takes as long again.
+        rival: also explain why it is this class and not another: True for the surest other one, or a class by number or name.
+            Takes as long again.
         max_evaluations: gradients that each attribution may take.
         memory: bytes that the run may hold.
         progress: a bar or a callback.
     """
-    check(network, target=target, baseline=baseline, path=path)
+    check(network, target=target, baseline=baseline, path=path, rival=rival)
     photo = as_photo(photo)
     x = network.preprocess(photo.pixels).to(network.device)
-    answers, score = answers_of(network, x, score)
+    answers, score, unit = answers_of(network, x, score)
     index = answers[0].index if target is None else network.find(str(target))
     answer = next(one for one in answers if one.index == index)
-    other = next((one for one in answers if one.index != index), None) if rival else None
+    other = _other(answers, answer, rival, network)
     if path == "blur":
         words, start = "the photo, blurred", cast(Tensor, paths.Blur(x).start())
     else:
         words = baseline or "black" if not isinstance(baseline, Tensor) else "a tensor"
         start = start_of("black" if baseline is None else baseline, x, network)
-    case = PhotoCase(photo, network, x, answers, answer, score, words, start, path)
+    case = PhotoCase(photo, network, x, answers, answer, score, words, start, path, unit)
     return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
 
@@ -226,14 +266,23 @@ def is_named(baseline: str) -> bool:
     return set(baseline.split("+")) <= set(BASELINES)
 
 
-def check(network: Network, *, target: int | str | None, baseline: BaselineName | Tensor | None, path: str, **_: Any) -> None:
+def check(
+    network: Network,
+    *,
+    target: int | str | None,
+    baseline: BaselineName | Tensor | None,
+    path: str,
+    rival: bool | int | str = False,
+    **_: Any,
+) -> None:
     """Refuse options that are wrong whatever the photo is, before any work is done."""
     if path not in PATHS:
         raise OptionError(f"got path={path!r}; expected one of {', '.join(PATHS)}.")
     if path == "blur" and baseline is not None:
         raise OptionError(f"got a baseline ({baseline!r}) for the blur path, which starts at the photo, blurred; leave it out.")
-    if target is not None:
-        network.find(str(target))
+    for name in (target, None if isinstance(rival, bool) else rival):
+        if name is not None:
+            network.find(str(name))
     if isinstance(baseline, str) and not is_named(baseline) and not os.path.isfile(baseline):
         raise OptionError(
             f"got baseline {baseline!r}; expected {', '.join(BASELINES)}, several joined by '+', or an image file that exists."
@@ -257,11 +306,12 @@ class PhotoCase:
     baseline: str
     starts: Tensor
     path: str = "straight"
+    unit: str = ""
 
     __repr__ = short_repr
 
     def explained(self, other: Answer | None = None, **options: Any) -> Explanation:
-        """Attribute the answer, and what separates it from another answer.
+        """Attribute the answer, and its difference from another answer.
 
         Args:
             other: the other answer.
@@ -274,7 +324,7 @@ class PhotoCase:
         if other is not None:
             rival = Rival(other, self._attributed(target=_difference(index, other.index), **options))
         said = (self.photo, self.network, self.x, self.answers, self.answer, self.score, self.baseline, self.path)
-        return Explanation(*said, result, gradient, rival)
+        return Explanation(*said, result, gradient, rival, unit=self.unit)
 
     def _attributed(self, **options: Any) -> Attribution:
         model = self.network.module
@@ -289,18 +339,37 @@ class PhotoCase:
         )
 
 
-def answers_of(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName]:
-    """The network's answers, most probable first, and the scale to explain them on."""
+def answers_of(network: Network, x: Tensor, score: ScoreName) -> tuple[tuple[Answer, ...], ScoreName, str]:
+    """The network's answers, most probable first, the scale to explain them on, and what that scale measures."""
     with undisturbed(network.module):
         output = main_tensor(network.module(x.detach().clone().requires_grad_()))
     values = output.detach()[0].double().cpu().reshape(-1)
+    unit: str = score
     if squashed(output) or adds_up_to_one(output.detach()):
         probabilities = values  # the network ends in a softmax or a sigmoid of its own
         score = "logit" if score == "probability" else score
+        unit = "probability" if score == "logit" else score
+    elif values.numel() > 1:
+        probabilities = values.softmax(0)
+    elif score == "logit":  # one number, taken as it is: nothing says that it has anything to do with a probability
+        probabilities, unit = torch.full_like(values, math.nan), "output"
     else:
-        probabilities = values.sigmoid() if values.numel() == 1 else values.softmax(0)
+        probabilities = values.sigmoid()
     order = probabilities.argsort(descending=True, stable=True).tolist()
-    return tuple(Answer(k, network.label(k), float(probabilities[k])) for k in order), score
+    return tuple(Answer(k, network.label(k), float(probabilities[k])) for k in order), score, unit
+
+
+def _other(answers: tuple[Answer, ...], answer: Answer, rival: bool | int | str, network: Network) -> Answer | None:
+    """The answer that another is compared with; None where that is not asked for, or there is none."""
+    if isinstance(rival, bool):
+        return next((one for one in answers if one is not answer), None) if rival else None
+    index = network.find(str(rival))
+    if index == answer.index:
+        raise OptionError(
+            f"got rival={rival!r}, which is {answer.label}, the class that is explained; expected another class, or True for "
+            "the surest other one."
+        )
+    return next(one for one in answers if one.index == index)
 
 
 def _difference(index: int, other: int) -> Callable[[Any], Tensor]:

@@ -16,8 +16,9 @@ from ...certificate import Status
 from ...words import percent
 from ..escaping import escape
 from ..html import data_url, document, origin
-from .photo_page import chance, values_of
+from .photo_page import values_of
 from .pixels import Array, lit, mass_limit, photo_pixels, strength
+from .whereabouts import chance
 
 SIDE = 144
 """The longest side of a thumbnail in pixels, small enough that a page of hundreds opens."""

@@ -21,6 +21,7 @@ from .image_pictures import SHARES, joined, remarks
 from .pixels import Array, contribution, lit, mass_limit, photo_pixels
 from .viewer import VIEWER, Map, blocks, script, viewer
 from .views import Panel, Signed, Subject
+from .whereabouts import ORDINALS, chance
 
 SQUARES = 16
 """How many squares the longer side is cut into for the pictures of what separates two classes."""
@@ -46,8 +47,6 @@ STYLE = """
 .path img{background:#fff}
 .aim{max-width:46rem}
 """.strip()
-
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 ASKED = ' class="asked"'
 
@@ -222,19 +221,6 @@ def values_of(result: Attribution, what: str) -> Array:
         raise InputError(f"{what} has values of shape {shapes}; expected those of one photo, (1, channels, height, width)")
     one: Array = values[0][0]
     return one
-
-
-def chance(value: float) -> str:
-    """A probability for people: never 0% or 100% unless it is exactly that.
-
-    >>> [chance(p) for p in (0.4048, 0.99999, 0.00001, 1.0)]
-    ['40.5%', '> 99.9%', '< 0.1%', '100.0%']
-    """
-    if 0 < value < 0.0005:
-        return "< 0.1%"
-    if 0.9995 <= value < 1:
-        return "> 99.9%"
-    return f"{100 * value:.1f}%"
 
 
 def _paragraph(text: str, kind: str) -> str:
