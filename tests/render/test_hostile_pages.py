@@ -30,7 +30,7 @@ from integrand.render import certificate_table, report
 from integrand.render.escaping import escape
 from integrand.render.html import document
 from integrand.render.image.gallery import card, gallery_page
-from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page
+from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, image_page
 from integrand.render.image.viewer import Map, viewer
 from integrand.render.image.views import Mark, Panel
 from integrand.render.text import alignment_grid
@@ -136,7 +136,7 @@ def resulted(word: str, values: Any = VALUES, **changes: Any) -> Attribution:
 
 def photo_data(word: str) -> ImagePage:
     panel = Panel(word, word, PHOTO, 1.0, marks=(Mark(1, 1, word),), lines=(word,))
-    pictures = [PagePicture(word, word, pixels, place) for pixels in (PHOTO, panel) for place in ("path", "regions", "more")]  # type: ignore[arg-type]
+    pictures = [PagePicture(word, word, pixels, place) for pixels in (PHOTO, panel) for place in ("path", "more")]  # type: ignore[arg-type]
     data = ImagePage(
         word,
         PHOTO,
@@ -145,12 +145,12 @@ def photo_data(word: str) -> ImagePage:
         others={word + "2": Map(VALUES[0].numpy(), word)},
         rival=PageRival(word, word, resulted(word), word),
         pictures=pictures,
-        regions=[Region(word, 1.0, 0.5)],
         notes=[word],
         meta={word: word},
     )
     return dataclasses.replace(
-        data, **dict.fromkeys(("name", "network", "score_name", "title", "preprocessing", "command"), word)
+        data,
+        **dict.fromkeys(("name", "network", "score_name", "title", "preprocessing", "command", "says", "rule", "notice"), word),
     )
 
 

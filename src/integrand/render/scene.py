@@ -40,6 +40,7 @@ class PictureOptions:
     top: int = 16
     most: int = 8
     views: str | View | Sequence[str | View] | None = None
+    notice: str = ""
 
     def __post_init__(self) -> None:
         if self.views is not None:
@@ -107,7 +108,7 @@ def compose(result: Attribution, options: PictureOptions) -> Scene:
     if is_image(arrays, options.image) and options.features is None:
         photos = [None] * count if options.image is None else photos_of(options.image, count)
         changes = [example.score - example.baseline_score for example in result.certificate]
-        rows = [subjects_of(sources, i, photos[i], changes[i], options.share) for i in shown]
+        rows = [subjects_of(sources, i, photos[i], changes[i], options.share, result) for i in shown]
         panels = [_panels(subjects, options, note) for subjects, note in rows]
     elif options.image is not None or options.views is not None:
         got = "views=" if options.image is None else "image="
@@ -117,7 +118,8 @@ def compose(result: Attribution, options: PictureOptions) -> Scene:
         bars = [_bars(sources, i, names, options.top) for i in shown]
     together = len(sources) if options.image is not None and options.views is not None and len(sources) > 1 else 0
     examples = tuple(Example(labels[i], result.certificate[i], panels[i], bars[i], together) for i in shown)
-    return Scene(options.title or "", examples, count - len(examples), _legend(options.share) if panels[0] else "")
+    foot = "\n".join(filter(None, (options.notice, _legend(options.share) if panels[0] else "")))
+    return Scene(options.title or "", examples, count - len(examples), foot)
 
 
 def sources_of(result: Attribution, others: Others | None = None) -> tuple[tuple[str, ...], dict[str, list[Array]]]:
@@ -155,7 +157,12 @@ def is_image(arrays: list[Array], image: object) -> bool:
 
 
 def subjects_of(
-    sources: Mapping[str, list[Array]], i: int, photo: Array | None, change: float, share: float
+    sources: Mapping[str, list[Array]],
+    i: int,
+    photo: Array | None,
+    change: float,
+    share: float,
+    result: Attribution | None = None,
 ) -> tuple[list[Subject], str]:
     """Example i of every attribution, ready to be drawn on its photo, and a remark on the photo."""
     rows = {name: arrays[0][i] if arrays[0].ndim == 4 else arrays[0][i][None] for name, arrays in sources.items()}
@@ -163,7 +170,10 @@ def subjects_of(
     for name, row in rows.items():
         if pixels is not None:
             laid(row.shape[1:], pixels.shape[:2], what=f"the photo under {name!r}")  # refuses other proportions
-    return [Subject(name, row, pixels, share, change) for name, row in rows.items()], note
+    # The first one is the result itself, which knows the errors of its sums.
+    known = [result] + [None] * (len(rows) - 1)
+    found = zip(rows.items(), known, strict=True)
+    return [Subject(name, row, pixels, share, change, source, i) for (name, row), source in found], note
 
 
 def photos_of(image: Any, count: int) -> list[Array]:

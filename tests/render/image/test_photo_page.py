@@ -12,7 +12,7 @@ from integrand import Attribution, Certificate, Status
 from integrand.errors import InputError
 from integrand.render import certificate_table, report
 from integrand.render.certificate_text import cancelling, sum_note, verdict
-from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page, path_plot
+from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, image_page, path_plot, preference
 from integrand.render.image.views import Panel
 
 from ..test_report import EVIL
@@ -50,10 +50,8 @@ def full(attribution, values, photo):
         rival=PageRival("tabby cat", "tiger cat", attribution(-values, score=3.0, baseline_score=1.0), "They are close."),
         pictures=[
             PagePicture("the path plot", "read it", photo, "path"),
-            PagePicture("the regions drawn", "", photo, "regions"),
             PagePicture("another picture", "", photo),
         ],
-        regions=[Region("left eye", 0.465, 0.02), Region("background", -0.093)],
         notes=["It was turned according to its EXIF orientation."],
         preprocessing="central square to 224 × 224",
         meta={"seed": "7"},
@@ -66,23 +64,23 @@ def test_sections_come_in_order(full):
     page = Page(text)
     assert not page.open
     order = (
-        "What in cat.jpg made GoogLeNet answer “tabby cat”?",
+        "tabby cat (94%): half of what speaks for it lies in",
+        "Numbers good to 0.4%",
+        "The error estimate is within the tolerance",
+        "cat.jpg, as GoogLeNet got it",
         "What the network said",
         "EXIF",
-        "Where “tabby cat” comes from",
-        "What separates tabby cat from tiger cat",
+        "Why tabby cat and not tiger cat",
         "They are close.",
+        "Regions",
         "Where on the path it comes from",
         "the path plot",
-        "Regions",
         "another picture",
-        "How far the numbers can be trusted",
-        "The error estimate is within the tolerance",
+        "How to read it",
         "How it was made",
         "central square to 224 × 224",
         "integrand image cat.jpg",
     )
-    # "The error estimate" is also said of the rival; what counts is that each is found after the one before.
     at = 0
     for words in order:
         assert words in page.text[at:], words
@@ -93,11 +91,10 @@ def test_numbers_are_the_certificates(full):
     page = Page(image_page(full))
     assert "94.0%" in page.text
     assert "< 0.1%" in page.text
-    # The regions against 0.94 - 0.01.
-    assert "+0.465" in page.text
-    assert "+50%" in page.text
-    assert "-10%" in page.text
-    assert "it goes from 1 to 3, a change of 2 in favour of tabby cat" in page.text
+    # The regions are rows of 12 x 12 pixels, strongest first; they add up to what the attributions add up to.
+    sums = [float(value) for value in re.findall(r'<td data-value="([^"]+)">[^<]*\(error not known\)', image_page(full))]
+    assert sums == sorted(sums, key=abs, reverse=True)
+    assert sum(sums) == pytest.approx(float(full.main.values.double().sum()))
     widths = re.findall(r'<i style="width:([\d.]+)%"', image_page(full))
     assert widths == ["94.00", "5.00", "0.00"]
 
@@ -105,7 +102,7 @@ def test_numbers_are_the_certificates(full):
 def test_maps_can_be_chosen_and_linked_to(full):
     text = image_page(full)
     names = re.findall(r'name="map" value="(\d)"[^>]*><span>([^<]*)</span>', text)
-    assert names == [("0", "integrated gradients"), ("1", "gradient × image"), ("2", "tabby cat or tiger cat")]
+    assert names == [("0", "integrated gradients"), ("1", "gradient × image"), ("2", "tabby cat against tiger cat")]
     assert 'href="#map=2&amp;' in text
 
 
@@ -113,7 +110,7 @@ def test_the_least_page(attribution, values, photo):
     page = Page(image_page(ImagePage("cat", photo, attribution(values))))
     assert not page.open
     assert "0.94" in page.text
-    for absent in ("What the network said", "What separates", "Where on the path", "Regions", "Further pictures"):
+    for absent in ("What the network said", "Why cat", "Where on the path", "Further pictures"):
         assert absent not in page.text
 
 
@@ -131,8 +128,10 @@ def test_every_text_is_escaped(attribution, values, photo):
         top=[(EVIL, 0.5)],
         others={EVIL + "2": values[0].numpy()},
         rival=PageRival(EVIL, EVIL, result, EVIL),
-        pictures=[PagePicture(EVIL, EVIL, photo, place) for place in ("path", "regions", "more")],
-        regions=[Region(EVIL, 1.0, 0.5)],
+        pictures=[PagePicture(EVIL, EVIL, photo, place) for place in ("path", "more")],
+        says=EVIL,
+        rule=EVIL,
+        notice=EVIL,
         notes=[EVIL],
         preprocessing=EVIL,
         meta={EVIL: EVIL},
@@ -144,7 +143,7 @@ def test_every_text_is_escaped(attribution, values, photo):
     assert EVIL not in text
     assert "<img src=x" not in text
     scripts = [attrs for tag, attrs in parsed.tags if tag == "script"]
-    assert scripts == [{"type": "application/json", "data-part": "data"}, {}]
+    assert scripts == [{"type": "application/json", "data-part": "data"}, {}, {}]
     assert not any(name.startswith("on") for _, attrs in parsed.tags for name in attrs)
 
 
@@ -182,45 +181,67 @@ def test_a_name_stands_for_one_map(attribution, values, photo):
 @pytest.mark.parametrize(
     ("label", "changes", "lead"),
     [
-        ("tabby cat", {}, "What in cat.jpg made GoogLeNet answer “tabby cat”?"),
-        ("tiger cat", {}, "What in cat.jpg speaks for “tiger cat” (5.0%, the network's second answer)?"),
-        ("sock", {}, "What in cat.jpg speaks for “sock” (< 0.1%, not the network's first answer)?"),
-        ("sock", {"rank": 3}, "What in cat.jpg speaks for “sock” (< 0.1%, the network's third answer)?"),
-        ("sock", {"rank": 42}, "the network's no. 42 answer)?"),
-        ("sock", {"rank": 3, "top": ()}, "What in cat.jpg speaks for “sock” (the network's third answer)?"),
-        ("sock", {"question": "Why?"}, "Why?"),
+        ("tabby cat", {}, "tabby cat (94%): "),
+        ("tiger cat", {}, "tiger cat (5%, the network's second answer): "),
+        ("sock", {}, "sock (< 0.1%): "),
+        ("sock", {"rank": 3}, "sock (< 0.1%, the network's third answer): "),
+        ("sock", {"rank": 42}, "the network's no. 42 answer): "),
+        ("sock", {"rank": 3, "top": ()}, "sock (the network's third answer): "),
+        ("sock", {"says": "Why?"}, "Why?"),
     ],
 )
 def test_only_the_first_answer_is_said_to_be_the_networks(full, label, changes, lead):
     text = Page(image_page(dataclasses.replace(full, label=label, **changes))).text
     assert lead in text
-    assert ("made GoogLeNet answer" in text) == (label == "tabby cat")
 
 
 @pytest.mark.parametrize(
-    ("end", "words"),
+    ("start", "end", "words"),
     [
-        (3.0, ("To see why it is tabby cat rather than tiger cat", "a change of 2 in favour of tabby cat")),
-        (-1.0, ("The network prefers tiger cat;", "a change of 2 in favour of tiger cat")),
-        (0.0, ("rates tabby cat and tiger cat alike", "a change of 1 in favour of tiger cat")),
-        (1.0, ("To see why it is tabby cat", "from 1 to 1, no change")),
+        (-1.0, 3.0, ("tabby cat is ahead of tiger cat by 3.", "was behind by 1,", "speaks for tabby cat by 4.")),
+        (0.0, 3.0, ("it was level, so that all of the lead comes from the photo",)),
+        (1.0, 3.0, ("It was ahead by 1 at black already", "a further 2.")),
+        (
+            3.0,
+            1.0,
+            ("ahead of tiger cat by 1. But that is not the photo's doing", "ahead by 3. ", "speaks for tiger cat, by 2,"),
+        ),
+        (1.0, 1.0, ("on balance the photo speaks for neither",)),
+        (1.0, -1.0, ("It is not tabby cat: ", "tiger cat ahead by 1.", "was behind by 1", "speaks for tiger cat by 2.")),
+        (-3.0, -1.0, ("tiger cat ahead by 1. But that is not the photo's doing", "speaks for tabby cat, by 2,")),
+        (1.0, 0.0, ("rates tabby cat and tiger cat alike",)),
     ],
 )
-def test_the_rival_is_told_by_its_numbers(full, attribution, values, end, words):
-    rival = PageRival("tabby cat", "tiger cat", attribution(values, score=end, baseline_score=1.0))
-    text = Page(image_page(dataclasses.replace(full, rival=rival))).text
+def test_the_rival_is_told_from_the_side_of_the_explained_class(full, attribution, values, start, end, words):
+    rival = PageRival("tabby cat", "tiger cat", attribution(values, score=end, baseline_score=start), baseline="black")
     for one in words:
-        assert one in text
-
-
-def test_rows_of_regions_are_numbered(full):
-    ranks = re.findall(r'<span class="rank">(\d+)</span>([^<]*)', image_page(full))
-    assert ranks == [("1", "left eye"), ("2", "background")]
+        assert one in preference(rival), preference(rival)
+    assert preference(rival) in Page(image_page(dataclasses.replace(full, rival=rival))).text
 
 
 def test_what_is_explained_stands_out_wherever_it_ranks(full):
     text = image_page(dataclasses.replace(full, label="tiger cat"))
-    assert re.findall(r'class="asked"><th scope="row">([^<]*)', text) == ["tiger cat"]
+    assert re.findall(r'class="asked" aria-current="true"><th scope="row" title="([^"]*)', text) == ["tiger cat"]
+
+
+def test_steps_of_a_scale_stay_in_order_and_the_stated_one_is_marked(full):
+    top = [(f"grade {k}: words", chance) for k, chance in enumerate((0.464, 0.0, 0.0, 0.3, 0.236))]
+    grades = dataclasses.replace(
+        full, label="moderate or worse", top=top, ordered=True, stated="grade 2: words", rule="The mean, rounded.", notice="No!"
+    )
+    text = image_page(grades)
+    shown = re.findall(r'<th scope="row" title="([^"]*)">(?:<span[^>]*>(.)[^<]*</span>)?([^<]*)</th><td>([^<]*)', text)
+    assert [one[2:] for one in shown] == [
+        ("grade 0", "46.4%"),
+        ("grade 1", "0.0%"),
+        ("grade 2", "0.0%"),
+        ("grade 3", "30.0%"),
+        ("grade 4", "23.6%"),
+    ]
+    assert [mark for _, mark, _, _ in shown] == ["", "", "▸", "", ""]
+    page = Page(text).text
+    assert "The mean, rounded." in page
+    assert page.index("No!") < page.index("moderate or worse: ")  # before anything is said
 
 
 def test_panels_bring_their_scale(full, photo):

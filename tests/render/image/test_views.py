@@ -18,7 +18,8 @@ from integrand.render.image.gallery import card
 from integrand.render.image.photo_page import ImagePage, image_page
 from integrand.render.image.pixels import CANVAS, COLOURS, colour_table, enlarged, grey, grown, laid, onto, rgb, smoothed
 from integrand.render.image.viewer import viewer
-from integrand.render.image.views import PAPER, SAFE, enclosing
+from integrand.render.image.views import PAPER, SAFE
+from integrand.render.image.whereabouts import enclosing
 
 PHOTO = np.full((2, 2, 3), 0.5)
 VALUES = torch.tensor([[[[4.0, -4.0], [2.0, 0.0]]]])
@@ -109,8 +110,7 @@ def test_outlines_of_a_square(attribution):
     values = torch.zeros(1, 1, 28, 28)
     values[0, 0, 10:18, 10:18] = 1.0
     panel = drawn(image.Outlines(share=0.999, smooth=0), attribution, values, np.ones((28, 28, 3)))
-    assert panel.note == "none negative; 99.9% of all magnitudes in 8.2% of the area"
-    assert panel.lines[1] == "inside adds up to 64"
+    assert panel.note == "none negative; 99.9% of what raises the score lies in 8.2% of the area"
     factor = CANVAS // 28
     assert panel.pixels.shape == (CANVAS, CANVAS, 3)
     assert (panel.pixels[factor * 14, factor * 14] == 255).all()  # the photo inside

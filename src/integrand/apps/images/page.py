@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...attribution import Attribution
 from ...render import image
 from ...render.certificate_text import sum_note
-from ...render.image.photo_page import ImagePage, PagePicture, PageRival, Region, image_page, values_of
-from ...render.image.viewer import Map
+from ...render.image.photo_page import ImagePage, PageRival, image_page, values_of
+from ...render.image.viewer import REGIONS, STRONGEST, Map
 
 if TYPE_CHECKING:
     from .result import Explanation
@@ -18,36 +18,30 @@ if TYPE_CHECKING:
 SHOWN = 5
 """The number of answers listed on a page."""
 
-REGIONS = 40
-"""The number of superpixels that a photo is divided into."""
-
-STRONGEST = 8
-"""The number of regions in the table."""
-
 
 def page(explanation: Explanation, *, command: str | None, file: str | None = None) -> str:
     """The explanation of a photo as one self-contained HTML page; see :meth:`Explanation.page`."""
-    result, answer = explanation.result, explanation.answer
-    found = image.regions(result, explanation.shown, count=REGIONS)
-    rival = explanation.rival
+    result, answer, rival = explanation.result, explanation.answer, explanation.rival
+    stated = next((one.label for one in explanation.answers if one.index == explanation.stated), "")
+    baseline = f"the baseline ({explanation.baseline})"
     data = ImagePage(
         label=answer.label,
         title=explanation.title,
-        question=f"What in {explanation.photo.name} speaks for “{answer.label}”?" if explanation.headline else "",
-        rank=None if explanation.headline else explanation.answers.index(answer) + 1,
+        says=explanation.sentence,
         photo=explanation.shown,
         main=result,
         name=explanation.photo.name,
         network=explanation.network.name,
-        score_name=f"the {explanation.score} of “{answer.label}”",
+        score_name=f"the {explanation.unit or explanation.score} of “{answer.label}”",
         top=_top(explanation),
+        ordered=explanation.ordered,
+        stated=stated,
+        rule=explanation.rule,
+        notice=explanation.notice,
+        view=explanation.view,
         others={"gradient × image": _map(explanation.gradient)},
-        rival=None if rival is None else PageRival(answer.label, rival.answer.label, rival.result),
-        pictures=_pictures(explanation),
-        regions=[
-            Region(found.place(int(k)), float(found.sums[k]), float(found.areas[k] / found.labels.size))
-            for k in found.order[:STRONGEST]
-        ],
+        rival=None if rival is None else PageRival(answer.label, rival.answer.label, rival.result, baseline=baseline),
+        regions=image.regions(result, explanation.shown, count=REGIONS),
         notes=explanation.notes,
         preprocessing=str(explanation.network.preprocess),
         meta={
@@ -62,8 +56,8 @@ def page(explanation: Explanation, *, command: str | None, file: str | None = No
 
 
 def _top(explanation: Explanation) -> list[tuple[str, float]]:
-    """The most probable answers, and the explained one if it is not among them."""
-    shown = list(explanation.answers[:SHOWN])
+    """The most probable answers, and the explained one if it is not among them; all steps of a scale."""
+    shown = list(explanation.answers if explanation.ordered else explanation.answers[:SHOWN])
     if explanation.answer not in shown and not explanation.headline:
         shown.append(explanation.answer)
     return [(one.label, one.probability) for one in shown if not math.isnan(one.probability)]
@@ -75,36 +69,39 @@ def _map(result: Attribution) -> Map:
     )
 
 
-def _pictures(explanation: Explanation) -> list[PagePicture]:
-    """The still pictures of the page: regions and outlines."""
-    views = (image.Superpixels(count=REGIONS), image.Outlines())
-    regions, outlines = image.panels(explanation.result, explanation.shown, views=views)
-    # The table below lists the regions; of the outlines the note says all but what they add up to.
-    shown = (dataclasses.replace(regions, lines=()), dataclasses.replace(outlines, lines=outlines.lines[-1:]))
-    return [PagePicture(panel.title, panel.note, panel, "regions") for panel in shown]
-
-
 def numbers(explanation: Explanation) -> dict[str, Any]:
     """The explanation without the pixels, as a dictionary for JSON."""
     found = image.regions(explanation.result, explanation.shown, count=REGIONS)
-    rival = explanation.rival
+    rival, focus = explanation.rival, explanation.focus
     said: dict[str, Any] = {
         "photo": explanation.photo.name,
         "network": explanation.network.name,
         "weights": explanation.network.source,
         "preprocessing": str(explanation.network.preprocess),
         "title": explanation.title,
+        "sentence": explanation.sentence,
+        "notice": explanation.notice,
+        "rule": explanation.rule,
         "explained": _answer(explanation.answer),
         "score": explanation.score,
+        "unit": explanation.unit or explanation.score,
         "baseline": explanation.baseline,
         "path": explanation.path,
-        "answers": [_answer(one) for one in explanation.answers[:SHOWN]],
+        "answers": [_answer(one) for one in (explanation.answers if explanation.ordered else explanation.answers[:SHOWN])],
         "certificate": _certificate(explanation.result),
         "sum_note": sum_note(explanation.result.certificate.only),
+        "focus": {
+            "share": _finite(focus.share),
+            "error": _finite(focus.off),
+            "against": _finite(focus.against),
+            "area": focus.area,
+            "places": focus.places,
+        },
         "regions": [
             {
                 "place": found.place(int(k)),
                 "sum": _finite(found.sums[k]),
+                "error": _finite(found.errors[k]),
                 "area": float(found.areas[k] / found.labels.size),
                 "centre": [int(v) for v in found.centres[k]],
             }

@@ -298,7 +298,7 @@ def _subjects(result: Attribution, photo: Any, others: Others | None, share: flo
         raise OptionError(f"got share={share!r}; expected a share of the attribution mass, above 0 and at most 1")
     pixels = None if photo is None else photos_of(photo, count)[example]
     certificate = result.certificate[example]
-    return subjects_of(sources, example, pixels, certificate.score - certificate.baseline_score, share)[0]
+    return subjects_of(sources, example, pixels, certificate.score - certificate.baseline_score, share, result)[0]
 
 
 def _line(photo: Array, baseline: Any) -> Callable[[float], Array]:

@@ -12,7 +12,7 @@ from ...attribution import Attribution
 from ...errors import InputError, MissingExtraError, OptionError
 from ...superpixels import grid, slic
 from ...trees import flatten
-from ...words import number, percent, short_repr
+from ...words import number, percent, plus_minus, short_repr
 from .pixels import Array, grown, laid, onto, smoothed
 
 _ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
@@ -69,10 +69,15 @@ class Regions:
         row, column = (min(2, int(3 * at / size)) for at, size in zip(self.centres[region], self.labels.shape, strict=True))
         return "centre" if row == column == 1 else f"{_ROWS[row]} {_COLUMNS[column]}"
 
+    def said(self, region: int) -> str:
+        """The sum of a region, with its error where that is known."""
+        total, error = float(self.sums[region]), float(self.errors[region])
+        return plus_minus(total, error) if math.isfinite(error) else signed(total)
+
     def lines(self, top: int = 10) -> tuple[str, ...]:
         """One line for each of the strongest regions, and a last one with the sum over all of them."""
         found = [
-            f"{signed(self.sums[k])}{f' ({part})' if (part := share(self.shares[k])) else ''}, {self.place(k)}, "
+            f"{self.said(int(k))}{f' ({part})' if (part := share(self.shares[k])) else ''}, {self.place(k)}, "
             f"{percent(self.areas[k] / self.labels.size)} of the area"
             for k in self.order[:top]
         ]

@@ -5,54 +5,92 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Literal
 
 import numpy as np
 
 from ...attribution import Attribution
 from ...errors import InputError
-from ...words import number, percent
-from ..certificate_text import amount, cancelling, caption, promises, verdict
+from ...words import number, percent, plus_minus
+from ..certificate_text import amount
 from ..escaping import escape
-from ..html import data_url, document, fact_table, framed, origin
+from ..glance import GLANCE, Export, badge, export_buttons, glance, glance_script
+from ..html import data_url, document, framed, origin
 from ..scene import arrays_of
 from .image_pictures import SHARES, joined, remarks
-from .pixels import Array, contribution, lit, mass_limit, photo_pixels
-from .viewer import VIEWER, Map, blocks, script, viewer
-from .views import Panel, Signed, Subject
-from .whereabouts import ORDINALS, chance
+from .image_regions import Regions, regions_of, with_errors
+from .pixels import Array, contribution, photo_pixels
+from .viewer import REGIONS, VIEWER, Map, script, sums_of, viewer
+from .views import Panel, region_panel
+from .whereabouts import Focus, chance, focus_of, photo_sentence
 
-SQUARES = 16
-"""How many squares the longer side is cut into for the pictures of what separates two classes."""
+SIDES = 4
+"""How many regions are listed that speak for one class against another, and against it."""
+
+FIRST = 3
+"""How many answers show at once; the others unfold."""
 
 STYLE = """
-.chances{margin:0 0 1rem}
-.chances th{min-width:6rem;max-width:45vw;font-weight:400;overflow-wrap:break-word}
-.chances td:nth-child(2){width:55%}
-.chances .asked :is(th,td){font-weight:600}
-.chances th,.chances td{padding-top:.2rem;padding-bottom:.2rem;vertical-align:middle}
-.chances td:last-child{width:5rem;text-align:right;padding-right:0;font-variant-numeric:tabular-nums}
-.chances i{display:block;height:.8rem;border-radius:3px;background:var(--focus);min-width:1px}
-.chances tr:not(.asked) i{opacity:.45}
-.regions{margin:0 0 1rem}
+.frames{--tall:min(58vh,36rem);--wide:calc(var(--tall)*var(--ratio,1));display:grid;gap:.75rem 1.25rem;align-items:start;
+grid-template:"photo answer said" auto "photo answer how" 1fr/minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}
+.frames>.viewer{display:contents}
+.frames .look{grid-area:answer}
+.frames .side{grid-area:how}
+.frames .seen{grid-area:photo}
+.frames .seen img{max-width:var(--wide)}
+.frames .said-all{grid-area:said}
+.seen figcaption{color:var(--soft)}
+.chances{margin:0 0 .5rem;font-size:.9375rem}
+.chances th{font-weight:400;overflow-wrap:anywhere;padding:.1rem .5rem 0 0;border:0;width:auto}
+.chances td{padding:.1rem 0 0;text-align:right;font-variant-numeric:tabular-nums;width:4.2rem}
+.chances .bar td{padding:.1rem 0 .35rem;text-align:left;width:auto}
+.chances i{display:block;height:.35rem;border-radius:3px;background:var(--focus);min-width:1px}
+.chances .other i{opacity:.45}
+.chances .asked :is(th,td){font-weight:650}
+.chances .point{color:var(--focus)}
+.said-all h2{font-size:.875rem;font-weight:400;color:var(--soft);margin:0 0 .15rem;letter-spacing:0}
+.said-all details{margin:0 0 .5rem;font-size:.875rem}
+.said-all p{margin:0 0 .6rem;font-size:.875rem;color:var(--soft)}
+.scroll{max-height:24rem;overflow:auto;margin:0 0 .75rem}
+.scroll:focus-visible{outline:3px solid var(--focus)}
+.regions{margin:0}
 .regions tr{border-top:1px solid var(--line)}
 .regions thead tr{border:0}
-.regions tbody th{padding-left:1.5em;text-indent:-1.5em}
-.regions .rank{display:inline-block;min-width:1.5em;text-indent:0;color:var(--soft);font-variant-numeric:tabular-nums}
+.regions tbody td:first-child{color:var(--soft);width:2rem}
+.regions tbody th{font-weight:400}
 .regions :is(th,td){padding-right:.75rem;overflow-wrap:break-word}
-.regions :is(th,td):last-child{padding-right:0}
-.regions td,.regions thead th+th{text-align:right;font-variant-numeric:tabular-nums}
+.regions :is(th,td):last-child{padding-right:.25rem}
+.regions td{white-space:nowrap}
+.regions td,.regions thead th:nth-child(n+3){text-align:right;font-variant-numeric:tabular-nums}
 .notes{margin:0 0 1.5rem;padding-left:1.2rem;color:var(--soft);font-size:.9375rem}
 .path img{background:#fff}
 .aim{max-width:46rem}
+.versus{display:grid;grid-template-columns:minmax(0,26rem) minmax(0,1fr);gap:1rem 2rem}
+.versus h3{margin-top:0}
+.versus ul{margin:0 0 1rem;padding:0;list-style:none;font-variant-numeric:tabular-nums}
+@media(max-width:64rem){.frames{grid-template:"photo answer" auto "said how" auto/minmax(0,1fr) minmax(0,1fr)}}
+@media(max-width:40rem){.frames{gap:.5rem .75rem;
+grid-template:"photo said" auto "answer answer" auto "how how" auto/7rem minmax(0,1fr)}
+.seen figcaption,.said-all h2{display:none}.chances{font-size:.875rem;margin:0}.chances .bar td{padding-bottom:.15rem}
+.said-all details{margin:0}.versus{grid-template-columns:minmax(0,1fr)}.regions{font-size:.8125rem}}
 """.strip()
 
-ASKED = ' class="asked"'
+NOTICE = """
+.notice{position:sticky;top:0;z-index:2;margin:0 0 .6rem;padding:.4rem .75rem;border-radius:8px;background:var(--bad-bg);
+color:var(--ink);font-size:.9375rem;border-left:4px solid var(--bad)}
+@media(max-width:40rem){.notice{font-size:.8125rem;padding:.3rem .6rem}}
+""".strip()
+"""CSS of a notice that stays at the top of a page."""
 
 AIM = (
-    "Every pixel has a number: how much of the score it accounts for, on the way from the baseline to the photo. "
-    "The numbers add up, so that a region has one too."
+    "Every pixel has a number: how much of the score it accounts for, on the way from the baseline to the photo. Pixels with a "
+    "positive number speak for the answer, others against it. The numbers add up, so that a region has one too.",
+    "The outlined area is the smallest smooth one that holds half of what speaks for the answer: pixels are taken in the order "
+    "of their positive numbers, averaged with their neighbours, until half of the sum of all positive numbers is inside. How "
+    "far that half may be off follows from the error of all numbers. Much of what speaks against the answer lies there too: in "
+    "most networks neighbouring pixels nearly cancel, and the regions say what is left.",
 )
 
 PLOT_WIDE, PLOT_TALL, PLOT_GAP = 640, 150, 46
@@ -83,39 +121,26 @@ class PagePicture:
     title: str
     note: str
     pixels: Array | bytes | Panel
-    place: Literal["path", "regions", "more"] = "more"
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A part of the photo, with its sum of attributions.
-
-    Attributes:
-        name: its name or place, in words.
-        total: the sum of its attributions.
-        area: its share of the photo's area, 0 to 1, where known.
-    """
-
-    name: str
-    total: float
-    area: float | None = None
+    place: Literal["path", "more"] = "more"
 
 
 @dataclass(frozen=True, slots=True)
 class PageRival:
-    """A second class, and the attribution of what separates the first class from it.
+    """A second class, and the attribution of what speaks for the first one against it.
 
     Attributes:
-        first: the label of the first class.
-        second: the label of the second class.
+        first: the label of the explained class.
+        second: the label of the other class.
         result: the attribution of score(first) - score(second), of the same photo.
         says: a remark on it, in a sentence; '' for nothing beyond the certificate.
+        baseline: what the path starts from, in words.
     """
 
     first: str
     second: str
     result: Attribution
     says: str = ""
+    baseline: str = "the baseline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +155,18 @@ class ImagePage:
         network: the network's name, for readers.
         score_name: the unit of the attributions, such as "probability of tabby cat".
         title: the heading; the label by default.
-        question: what the page answers, in a sentence; by default made of the label and its rank.
+        says: the answer in one sentence; by default made of the label, its place in the photo and the certificate.
         rank: the place of the label among all answers, 1 for the surest; by default its place in ``top``.
-        top: labels with their probabilities, most likely first.
+        top: labels with their probabilities, in the order of the page.
+        ordered: whether these are the steps of a scale, all of which show, by the part of their names before a colon.
+        stated: the label in ``top`` that is marked; by default the one that is explained.
+        rule: how the stated one comes about, in a sentence.
+        notice: what every reader must know before anything else, in a sentence that stays on top.
+        view: the view that shows first, one of :data:`integrand.render.image.viewer.SHOWN`.
         others: further attributions (C, h, w) to choose in the viewer, by name.
-        rival: a second class, and what separates the label from it.
+        rival: a second class, and what speaks for the label against it.
         pictures: further pictures, such as the score along the path.
-        regions: parts of the photo with what they add up to, strongest first.
+        regions: the parts of the photo with their sums; superpixels if not given.
         notes: how the photo was changed when it was read.
         preprocessing: how the network's input was made of it, in words.
         meta: how it was made, beyond what the attribution says.
@@ -151,13 +181,18 @@ class ImagePage:
     network: str = "the network"
     score_name: str = "the score"
     title: str = ""
-    question: str = ""
+    says: str = ""
     rank: int | None = None
     top: Sequence[tuple[str, float]] = ()
+    ordered: bool = False
+    stated: str = ""
+    rule: str = ""
+    notice: str = ""
+    view: str = "outlines"
     others: Mapping[str, Array | Map] = field(default_factory=dict)
     rival: PageRival | None = None
     pictures: Sequence[PagePicture] = ()
-    regions: Sequence[Region] = ()
+    regions: Regions | None = None
     notes: Sequence[str] = ()
     preprocessing: str = ""
     meta: Mapping[str, str] = field(default_factory=dict)
@@ -167,21 +202,24 @@ class ImagePage:
 
 def image_page(data: ImagePage) -> str:
     """The page of one photo: a single HTML file that loads nothing, with every text escaped."""
-    example = data.main.certificate.only
+    certificate, values = data.main.certificate.only, values_of(data.main, "main")
+    focus, found = focus_of(values, certificate), data.regions
+    if found is None:
+        photo = photo_pixels(data.photo, values.shape[1:])[0]
+        found = with_errors(regions_of(contribution(values), photo, change=_change(data.main), count=REGIONS), data.main)
     sections = (
-        _said(data),
-        _look(data),
-        "" if data.rival is None else _rival(data, data.rival),
+        "" if data.rival is None else _rival(data, data.rival, found),
+        _regions(data, found),
         _path(data),
-        _regions(data),
         _pictures(data, "more", "Further pictures"),
-        f"<h2>How far the numbers can be trusted</h2>\n{verdict(example)}\n{cancelling(example)}{fact_table(example)}"
-        + _paragraph(promises(data.main.certificate), "rest"),
+        _reading(),
     )
-    body = "".join(f"<section>\n{text}</section>\n" for text in sections if text)
+    body = _paragraph(data.notice, "notice") + _first(data, focus, found)
+    body += "".join(f"<section>\n{text}</section>\n" for text in sections if text)
     made = {"photo": data.name, "network": data.network, "preprocessing": data.preprocessing, **data.main.meta, **data.meta}
     body += origin({key: value for key, value in made.items() if value}, data.command or None)
-    return document(data.title or data.label, body, style=f"{VIEWER}{STYLE}{PLOT_STYLE}", scripts=(script(),))
+    style = f"{GLANCE}{VIEWER}{STYLE}{NOTICE}{PLOT_STYLE}"
+    return document(data.title or data.label, body, style=style, scripts=(glance_script(), script()))
 
 
 def path_plot(result: Attribution) -> str:
@@ -227,106 +265,155 @@ def _paragraph(text: str, kind: str) -> str:
     return f'<p class="{kind}">{escape(text)}</p>\n' if text else ""
 
 
-def _said(data: ImagePage) -> str:
-    example = data.main.certificate.only
-    what = data.question or _question(data)
-    rows = "".join(
-        f'<tr{ASKED if label == data.label else ""}><th scope="row">{escape(label)}</th>'
-        f'<td><i style="width:{100 * _within(sure):.2f}%"></i></td>'
-        f"<td>{escape(chance(sure))}</td></tr>\n"
-        for label, sure in data.top
+def _change(result: Attribution) -> float:
+    example = result.certificate.only
+    return example.score - example.baseline_score
+
+
+def _first(data: ImagePage, focus: Focus, found: Regions) -> str:
+    """The first screen: the sentence, the certificate, the photo, the answer on it, and what else the network said."""
+    height, width = data.photo.shape[:2]
+    name = data.name or "the photo"
+    photo = np.rint(255 * photo_pixels(data.photo)[0]).astype(np.uint8)
+    sharp = ' class="sharp"' if max(height, width) < 112 else ""
+    seen = (
+        f'<figure class="seen"><img{sharp} width="{width}" height="{height}" alt="{escape(name)}, as the network got it" '
+        f'src="{data_url(photo)}"><figcaption>{escape(name)}, as {escape(data.network)} got it</figcaption></figure>\n'
     )
-    said = f'<h2>What the network said</h2>\n<table class="chances"><tbody>\n{rows}</tbody></table>\n' if rows else ""
+    frames = (
+        f'<div class="frames" style="--ratio:{width / height:.4f}">\n{seen}{_answers(data)}{_look(data, focus, found)}</div>\n'
+    )
     notes = "".join(f"<li>{escape(note)}</li>\n" for note in data.notes)
-    score = f"{data.score_name[:1].upper()}{data.score_name[1:]}: {number(example.score, 3)}."
-    return f'<p class="lead">{escape(what)} {escape("" if rows else score)}</p>\n{said}' + (
-        f'<ul class="notes">\n{notes}</ul>\n' if notes else ""
-    )
+    listed = f'<ul class="notes">\n{notes}</ul>\n' if notes else ""
+    return glance(data.says or _says(data, focus), frames, badges=badge(data.main.certificate.only)) + listed
 
 
-def _question(data: ImagePage) -> str:
-    """The question that the page answers; only a first-ranked label is called the network's answer."""
-    photo = data.name or "this photo"
+def _says(data: ImagePage, focus: Focus) -> str:
+    """The sentence of the page, where none is given; only a first-ranked label is called the network's answer."""
     place = next((i + 1 for i, (label, _) in enumerate(data.top) if label == data.label), None)
-    sure = None if place is None else data.top[place - 1][1]
+    sure = math.nan if place is None else data.top[place - 1][1]
     # The last one of the list may be there only because it is explained.
     rank = data.rank or (None if place == len(data.top) > 1 else place)
-    if rank == 1 or (rank is None and place is None):
-        return f"What in {photo} made {data.network} answer “{data.label}”?"
-    which = "not the network's first answer"
-    if rank is not None:
-        which = f"the network's {ORDINALS[rank - 1] if rank <= len(ORDINALS) else f'no. {rank}'} answer"
-    return f"What in {photo} speaks for “{data.label}” ({'' if sure is None else f'{chance(sure)}, '}{which})?"
+    return photo_sentence(data.label, focus, data.main.certificate.only, probability=sure, rank=rank)
+
+
+def _answers(data: ImagePage) -> str:
+    """What the network said, with probabilities: all steps of a scale, else the surest, and the explained one in any case."""
+    example = data.main.certificate.only
+    if not data.top:
+        said = f"{data.score_name[:1].upper()}{data.score_name[1:]}: {number(example.score, 3)}."
+        return f'<div class="said-all"><p>{escape(said)}</p>\n{_paragraph(data.rule, "rule")}</div>\n'
+    rows = [(label, _answer(data, label, sure)) for label, sure in data.top]
+    first = list(rows) if data.ordered else rows[:FIRST]
+    first += [row for row in rows[FIRST:] if row not in first and row[0] == data.label]
+    rest = [row for row in rows if row not in first]
+    head = '<div class="said-all"><h2>What the network said</h2>\n'
+    more = f"<details><summary>{len(rest)} more</summary>\n{_table(rest)}</details>\n" if rest else ""
+    return f"{head}{_table(first)}{more}{_paragraph(data.rule, 'rule')}</div>\n"
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    return f'<table class="chances"><tbody>\n{"".join(row for _, row in rows)}</tbody></table>\n'
+
+
+def _answer(data: ImagePage, label: str, sure: float) -> str:
+    asked = label == (data.stated or data.label)
+    short = label.partition(":")[0] if data.ordered else label
+    mark = '<span class="point" aria-hidden="true">▸ </span>' if asked and data.ordered else ""
+    kind, spoken = ("asked", ' aria-current="true"') if asked else ("other", "")
+    return (
+        f'<tr class="{kind}"{spoken}><th scope="row" title="{escape(label)}">{mark}{escape(short)}</th>'
+        f'<td>{escape(chance(sure))}</td></tr>\n<tr class="bar {kind}" aria-hidden="true">'
+        f'<td colspan="2"><i style="width:{100 * _within(sure):.2f}%"></i></td></tr>\n'
+    )
 
 
 def _within(chance: float) -> float:
     return min(max(chance, 0.0), 1.0) if math.isfinite(chance) else 0.0
 
 
-def _look(data: ImagePage) -> str:
+def _look(data: ImagePage, focus: Focus, found: Regions) -> str:
     example = data.main.certificate.only
     about = f"In units of {data.score_name}: from the baseline to the photo it goes from "
     about += f"{number(example.baseline_score, 3)} to {number(example.score, 3)}."
     method = data.main.meta.get("method", "attribution")
     if method in data.others:
         raise InputError(f"others holds {method!r}, the name of the main attribution; expected other names")
-    maps: dict[str, Array | Map] = {method: Map(values_of(data.main, "main"), about), **data.others}
+    main = Map(values_of(data.main, "main"), about, focus, found.sums, found.errors, _change(data.main))
+    maps: dict[str, Array | Map] = {method: main, **data.others}
     if data.rival is not None:
-        first, second = data.rival.first, data.rival.second
+        first, second, result = data.rival.first, data.rival.second, data.rival.result
         between = f"In units of score({first}) − score({second}): positive speaks for {first}, negative for {second}."
-        maps[f"{first} or {second}"] = Map(values_of(data.rival.result, "rival"), between)
-    what = f"Where “{data.label}” comes from"
-    return (
-        f'<h2 id="look">{escape(what)}</h2>\n'
-        f'<p class="aim">{escape(AIM)}</p>\n{viewer(data.photo, maps, share=data.share, label=data.label)}'
-    )
+        values = values_of(result, "rival")
+        area, sums = focus_of(values, result.certificate.only), sums_of(values, found)
+        errors = with_errors(replace(found, sums=sums), result).errors
+        maps[f"{first} against {second}"] = Map(values, between, area, sums, errors, _change(result))
+    file = f"{PurePath(data.name).stem or 'photo'}-explained"
+    return viewer(data.photo, maps, share=data.share, label=data.label, view=data.view, found=found, file=file)
 
 
-def _rival(data: ImagePage, rival: PageRival) -> str:
-    certificate = rival.result.certificate.only
-    values = values_of(rival.result, "rival")
-    side = max(1, math.ceil(max(values.shape[1:]) / SQUARES))
-    coarse = blocks(contribution(values), side)[None]
-    subject = Subject("difference", coarse, photo_pixels(data.photo, values.shape[1:])[0], data.share)
-    drawn = (
-        framed(_side(subject, 1), f"for {rival.first}", "the squares that speak for it, as bright as they are strong"),
-        framed(_side(subject, -1), f"for {rival.second}", "the same for this one"),
-        framed(Signed()(subject), "both", f"red for {rival.first}, blue for {rival.second}"),
+def _rival(data: ImagePage, rival: PageRival, found: Regions) -> str:
+    """Why it is one class and not another: the regions that speak for each, in a picture and as lists."""
+    values, change = values_of(rival.result, "rival"), _change(rival.result)
+    own = with_errors(replace(found, sums=sums_of(values, found), change=change), rival.result)
+    photo = photo_pixels(data.photo, values.shape[1:])[0]
+    panel = replace(region_panel(own, photo, rival.first), lines=())
+    drawn = framed(panel, f"{rival.first} or {rival.second}", f"red speaks for {rival.first}, blue for {rival.second}")
+    ranked = [(i + 1, int(k)) for i, k in enumerate(own.order) if math.isfinite(own.sums[k])]
+    lists = "".join(
+        _speakers(own, name, [(i, k) for i, k in ranked if sign * own.sums[k] > 0][:SIDES])
+        for name, sign in ((rival.first, 1), (rival.second, -1))
     )
-    told = f"{_preference(rival)} Pixels are added up in squares of {side} × {side}, since neighbours often cancel."
+    where = f'<p class="rest"><a href="#map={1 + len(data.others)}&amp;view=regions">Look into it in the picture above</a></p>'
     return (
-        f"<h2>{escape(f'What separates {rival.first} from {rival.second}')}</h2>\n"
-        + _paragraph(told, "aim")
+        f"<h2>{escape(f'Why {rival.first} and not {rival.second}')}</h2>\n"
+        + _paragraph(preference(rival), "aim")
         + _paragraph(rival.says, "aim")
-        + f'<div class="gallery">{"".join(drawn)}</div>\n{verdict(certificate)}\n'
-        + f'<p class="rest">{escape(caption(certificate))}. '
-        f'<a href="#map={1 + len(data.others)}&amp;view=signed&amp;side=8">Look into it above</a>.</p>\n'
+        + f'<div class="versus">{drawn}<div>{lists}{where}\n'
+        + f"{badge(rival.result.certificate.only)}</div></div>\n"
     )
 
 
-def _preference(rival: PageRival) -> str:
-    """Which of two classes the network prefers, and how the difference of their scores changes along the path."""
+def _speakers(own: Regions, name: str, some: Sequence[tuple[int, int]]) -> str:
+    """A list of regions, with their numbers in the picture, that speak for one of two classes."""
+    rows = "".join(
+        f"<li>{i}: {escape(own.place(k))}, {escape(plus_minus(abs(float(own.sums[k])), float(own.errors[k])))}</li>\n"
+        for i, k in some
+    )
+    return f"<h3>{escape(f'For {name}')}</h3>\n<ul>\n{rows}</ul>\n" if rows else ""
+
+
+def preference(rival: PageRival) -> str:
+    """Why it is one class and not another, from the explained one's side: its lead in the photo and where that comes from."""
     certificate = rival.result.certificate.only
     start, end = certificate.baseline_score, certificate.score
-    why = f"To see why it is {rival.first} rather than {rival.second}"
+    first, second, empty = rival.first, rival.second, rival.baseline
+    lead, before, moved = (number(abs(value), 3) for value in (end, start, end - start))
     if end < 0:
-        why = f"The network prefers {rival.second}; to see what speaks for {rival.first} and what against it"
+        said = f"It is not {first}: in this photo the network puts {second} ahead by {lead}."
+        ahead, behind = second, first
     elif end == 0:
-        why = f"The network rates {rival.first} and {rival.second} alike; to see what speaks for each"
-    moved = "no change"
-    if end != start:
-        moved = f"a change of {number(abs(end - start), 3)} in favour of {rival.first if end > start else rival.second}"
+        return f"In this photo the network rates {first} and {second} alike."
+    else:
+        said = f"In this photo {first} is ahead of {second} by {lead}."
+        ahead, behind = first, second
+    sign = 1 if end > 0 else -1
+    led, gained = sign * start, sign * (end - start)
+    if gained > 0 and led <= 0:
+        head = f"was behind by {before}" if led < 0 else "was level"
+        return f"{said} At {empty} it {head}, so that all of the lead comes from the photo: it speaks for {ahead} by {moved}."
+    if gained > 0:
+        return f"{said} It was ahead by {before} at {empty} already; the photo speaks for it by a further {moved}."
+    if gained == 0:
+        return f"{said} So it was at {empty}: on balance the photo speaks for neither."
     return (
-        f"{why}, the difference score({rival.first}) − score({rival.second}) is explained. From baseline to photo it goes from "
-        f"{number(start, 3)} to {number(end, 3)}, {moved}."
+        f"{said} But that is not the photo's doing: at {empty}, before anything is seen, it was ahead by {before}. On balance "
+        f"the photo speaks for {behind}, by {moved}, and this is what is left of the lead."
     )
 
 
-def _side(subject: Subject, sign: int) -> Panel:
-    """The photo scaled by the squares of one sign only, on the scale of both signs."""
-    assert subject.photo is not None
-    values = sign * subject.signed
-    return Panel("", "", lit(subject.photo, np.where(values < 0, 0.0, values), mass_limit(values, subject.share)))
+def _reading() -> str:
+    return "<h2>How to read it</h2>\n" + "".join(_paragraph(text, "aim") for text in AIM)
 
 
 def _path(data: ImagePage) -> str:
@@ -362,27 +449,34 @@ def _picture(picture: PagePicture) -> str:
     )
 
 
-def _regions(data: ImagePage) -> str:
-    drawn = "".join(_picture(picture) for picture in data.pictures if picture.place == "regions")
-    if not data.regions and not drawn:
-        return ""
-    example = data.main.certificate.only
-    change = example.score - example.baseline_score
-    rows = "".join(_region(i + 1, region, change) for i, region in enumerate(data.regions))
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("region", "contributes", "of the change", "area"))
-    table = f'<table class="regions"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n' if rows else ""
-    told = f"What the pixels of a region contribute, added up, against the change of the score, {number(change, 3)}."
-    told += " The strongest are numbered." if rows and drawn else ""
-    return f"<h2>Regions</h2>\n{_paragraph(told, 'aim')}" + (f'<div class="gallery">{drawn}</div>\n' if drawn else "") + table
-
-
-def _region(rank: int, region: Region, change: float) -> str:
-    """A row of the table of regions, with the region's number in the picture."""
-    share = f"{100 * region.total / change:+.0f}%" if change else "–"
-    area = "" if region.area is None else percent(region.area)
+def _regions(data: ImagePage, found: Regions) -> str:
+    """All regions as a table that scrolls, strongest first, and can be saved."""
+    change = _change(data.main)
+    order = [int(k) for k in found.order]
+    rows = "".join(_region(i + 1, found, k, change) for i, k in enumerate(order))
+    columns = ("no.", "region", "contributes", "error", "of the change", "of the picture")
+    head = "".join(f'<th scope="col"{" hidden" * (name == "error")}>{name}</th>' for name in columns)
+    table = f'<table class="regions" id="regions"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n'
+    told = f"What the pixels of a region contribute, added up, in units of {data.score_name}, which changes by "
+    told += f"{number(change, 3)}. Regions are patches of like colour; the strongest are numbered in the picture."
+    file = f"{PurePath(data.name).stem or 'photo'}-regions.csv"
     return (
-        f'<tr><th scope="row"><span class="rank">{rank}</span>{escape(region.name)}</th>'
-        f"<td>{region.total:+.3g}</td><td>{escape(share)}</td><td>{escape(area)}</td></tr>\n"
+        f'<h2>Regions</h2>\n{_paragraph(told, "aim")}<div class="scroll" role="region" aria-label="Regions" tabindex="0">\n'
+        f"{table}</div>\n{export_buttons(Export('csv', 'regions', file))}"
+    )
+
+
+def _region(rank: int, found: Regions, region: int, change: float) -> str:
+    """A row of the table of regions, with the region's number in the picture; what is saved has all digits."""
+    total, error = float(found.sums[region]), float(found.errors[region])
+    # Of a sum that may as well be zero no share is told.
+    share = total / change if change and not abs(total) <= error else math.nan
+    area = float(found.areas[region] / found.labels.size)
+    part = f"{100 * share:+.0f}%".replace("-", "−") if math.isfinite(share) else "–"
+    return (
+        f'<tr><td>{rank}</td><th scope="row">{escape(found.place(region))}</th>'
+        f'<td data-value="{total!r}">{escape(plus_minus(total, error))}</td><td hidden data-value="{error!r}"></td>'
+        f'<td data-value="{share!r}">{escape(part)}</td><td data-value="{area!r}">{escape(percent(area))}</td></tr>\n'
     )
 
 

@@ -1,7 +1,8 @@
 """An interactive view of a photo's attributions: HTML whose script draws on a canvas and sums regions.
 
-Without JavaScript the first view shows as a picture. The numbers travel as half-precision floats, whose relative error of
-0.05% is a tenth of what the eye can tell, with the exact total beside them.
+Outlines and regions are found in Python and travel as run lengths, with what each says when it is pointed at. Without
+JavaScript the first view shows as a picture. The numbers travel as half-precision floats, whose relative error of 0.05% is a
+tenth of what the eye can tell, with the exact total beside them.
 """
 
 from __future__ import annotations
@@ -18,18 +19,30 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, OptionError
+from ...words import percent, plus_minus
 from ..escaping import escape
 from ..html import data_url
-from .pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, photo_pixels, remark, rgb, strength
-from .views import PAPER, SAFE, VIEWS, Overlay, Signed, Subject, View
+from .image_regions import Regions, regions_of, spread
+from .image_regions import share as of_change
+from .pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, onto, photo_pixels, remark, rgb, strength
+from .views import DIMMED, PALE, PAPER, SAFE, TINT, VIEWS, Overlay, Signed, Subject, Superpixels, View
+from .whereabouts import Focus, focus_of
 
 MOST = 640 * 640
 """Maps with more pixels than this are summed in blocks before they go into a page, which would otherwise be too heavy."""
 
+REGIONS = 40
+"""About how many regions a photo is divided into."""
+
+STRONGEST = 8
+"""How many regions are numbered, strongest first."""
+
 SHOWN = {
+    "outlines": "outlined",
+    "regions": "regions",
     "scaled": "scaled photo",
     "signed": "signs on grey",
-    "green-red": "the paper's green and red",
+    "green-red": "green and red",
     "heatmap": "heat map",
     "overlay": "overlay",
     "photo": "photo",
@@ -37,13 +50,15 @@ SHOWN = {
 """The views a reader can choose from, with the names shown to them."""
 
 # Pixels are averaged in squares of the reader's choice here, not by the view.
-DRAWN: dict[str, View] = {**VIEWS, "overlay": Overlay(smooth=0.0)}
+DRAWN: dict[str, View] = {**VIEWS, "overlay": Overlay(smooth=0.0), "regions": Superpixels(REGIONS, STRONGEST)}
 SIGNS = {"both": "both", "positive": "only positive", "negative": "only negative"}
 
 SIDES = {1: "pixels", 4: "squares of 4", 8: "squares of 8", 16: "squares of 16"}
 """The squares in which a reader can sum neighbouring pixels, which often cancel."""
 
 MEANINGS = {
+    "outlines": "The smallest smooth area that holds half of what raises the score.",
+    "regions": "Regions of like colour: red ones raise the score, blue ones lower it, by what their pixels add up to.",
     "scaled": "Each pixel of the photo is as bright as its attribution is strong, whatever its sign.",
     "signed": "Red pixels raise the score, blue ones lower it, over the photo in grey.",
     "green-red": "The paper's colours, in which red means the opposite: green pixels raise the score, red ones lower it.",
@@ -52,9 +67,9 @@ MEANINGS = {
 }
 
 VIEWER = """
-.viewer{display:grid;grid-template-columns:minmax(0,29rem) minmax(0,1fr);gap:1.25rem 2rem;margin:0}
-.look{min-width:0}
-.stage{position:relative;border-radius:8px;overflow:hidden;background:#000;line-height:0}
+.viewer{display:grid;gap:.6rem;margin:0}
+.look,.side{min-width:0}
+.stage{position:relative;max-width:calc(var(--tall,36rem)*var(--ratio,1));border-radius:8px;overflow:hidden;background:#000;line-height:0}
 .stage img{border-radius:0}
 .stage canvas{display:none;width:100%;height:auto;cursor:crosshair;outline-offset:-3px;touch-action:manipulation}
 .stage canvas.sharp{image-rendering:pixelated}
@@ -78,19 +93,19 @@ line-height:1.35}
 .slide{display:block}
 .slide output{color:var(--ink);font-variant-numeric:tabular-nums}
 .slide input{display:block;width:100%;margin:0;accent-color:var(--focus);height:1.75rem}
-.reading{background:var(--card);border-radius:8px;padding:.7rem .9rem;margin:.6rem 0 0;min-height:4.15rem;
-font-size:.9375rem;line-height:1.45;font-variant-numeric:tabular-nums}
-.buttons{margin:0;display:flex;gap:.5rem}
-.buttons button{margin-top:.5rem}
+.reading{margin:.4rem 0 0;min-height:2.7rem;font-size:.9375rem;line-height:1.4;font-variant-numeric:tabular-nums}
+.more{margin:0 0 .5rem;font-size:.875rem}
+.more[open]>summary{margin-bottom:.6rem}
+.slide[hidden]{display:none}
+.buttons{margin:0 0 .5rem;display:flex;flex-wrap:wrap;gap:.5rem}
 .buttons button{font:inherit;font-size:.875rem;color:var(--ink);background:none;border:1px solid var(--line);border-radius:8px;
-padding:.3rem .75rem;cursor:pointer}
+padding:.3rem .6rem;cursor:pointer}
 .buttons button:hover{border-color:var(--soft)}
 .buttons button:focus-visible{outline:3px solid var(--focus);outline-offset:2px}
 .buttons button[aria-pressed=true]{background:var(--ink);color:var(--paper)}
 .buttons .touch{display:none}
 @media(any-pointer:coarse){.buttons .touch{display:block}.controls fieldset span{padding:.5rem .85rem}}
-.meaning,.still{color:var(--soft);font-size:.875rem;margin:.4rem 0 0}
-@media(max-width:46rem){.viewer{grid-template-columns:minmax(0,1fr)}.stage{max-width:34rem}}
+.meaning,.still{color:var(--soft);font-size:.875rem;margin:.2rem 0 0}
 @media(forced-colors:active){.controls input:checked+span{forced-color-adjust:none}}
 """.strip()
 """CSS of the interactive view."""
@@ -103,10 +118,18 @@ class Map:
     Attributes:
         values: (C, h, w); another grid than the photo's is laid over it in blocks.
         about: what its score is and what raising it means, in a sentence.
+        focus: where the evidence lies, which is outlined; found in the values if not given.
+        sums: what each region adds up to, (regions,); found in the values if not given.
+        errors: the error of each of these sums, (regions,); None where they are not known.
+        change: F(x) - F(x'), what complete attributions add up to.
     """
 
     values: Array
     about: str = ""
+    focus: Focus | None = None
+    sums: Array | None = None
+    errors: Array | None = None
+    change: float = math.nan
 
 
 @cache
@@ -116,7 +139,16 @@ def script() -> str:
     return '"use strict";\n{\n' + "\n".join(parts) + "}\n"  # a block, so that no name leaves it
 
 
-def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7, label: str = "", view: str = "scaled") -> str:
+def viewer(
+    photo: Array,
+    maps: Mapping[str, Array | Map],
+    *,
+    share: float = 0.7,
+    label: str = "",
+    view: str = "scaled",
+    found: Regions | None = None,
+    file: str = "explained",
+) -> str:
     """A photo with its attributions as an HTML fragment, for a page that includes :func:`script`.
 
     Args:
@@ -125,6 +157,8 @@ def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7,
         share: where the slider for clipping starts, as a share of the attribution mass.
         label: what is explained, for readers who do not see the picture.
         view: the first view, one of :data:`SHOWN`.
+        found: the regions of the photo; superpixels if not given.
+        file: what files that a reader saves are called, without an ending.
     """
     read = {name: value if isinstance(value, Map) else Map(np.asarray(value)) for name, value in maps.items()}
     if not read:
@@ -139,23 +173,26 @@ def viewer(photo: Array, maps: Mapping[str, Array | Map], *, share: float = 0.7,
     height, width = pixels.shape[:2]
     for name, one in read.items():
         laid(one.values.shape[1:], (height, width), what=f"the photo under {name!r}")  # refuses other proportions
-    still = _still(pixels, first.values, view, share)
+    still = _still(pixels, first, view, share)
+    found = regions_of(contribution(first.values), pixels, change=first.change, count=REGIONS) if found is None else found
     about = f"Attributions of {label or next(iter(read))} on the photo"
-    keys = "Arrow keys read a pixel, with shift in steps of ten; Enter starts and ends a region; Escape clears it."
+    keys = "Arrow keys read a region or a pixel, with shift ten pixels on; Enter starts and ends a rectangle; Escape clears it."
     return (
-        '<div class="viewer" data-viewer>\n<div class="look"><div class="stage">'
+        f'<div class="viewer" data-viewer style="--ratio:{width / height:.4f}">\n<div class="look"><div class="stage">'
         f'<img width="{width}" height="{height}" alt="{escape(about)}" src="{data_url(still)}">'
-        f'<canvas data-part="canvas" class="{"sharp" if max(width, height) < 112 else "smooth"}" tabindex="0" '
+        f'<canvas id="picture" data-part="canvas" class="{"sharp" if max(width, height) < 112 else "smooth"}" tabindex="0" '
         f'role="application" aria-roledescription="picture" aria-label="{escape(about)}. {keys}"></canvas>'
         '<span class="mark" data-part="mark" hidden></span></div>\n'
         '<div class="scale"><span class="ramp" data-part="ramp"></span><span class="ends" data-part="ends"></span></div>\n'
         '<p class="reading"><output data-part="reading"></output></p>\n'
-        '<p class="buttons"><button type="button" class="touch" data-part="select" aria-pressed="false">Mark a region</button>'
-        '<button type="button" data-part="clear" hidden>Clear the region</button></p></div>\n'
-        f'<div class="side">\n{_controls(list(read), share, view)}\n'
-        '<p class="meaning"><span data-part="meaning"></span> <span data-part="sides"></span></p>\n'
-        f'<p class="still">{escape(MEANINGS.get(view, ""))} With JavaScript this picture has controls.</p>\n</div>\n'
-        f'<script type="application/json" data-part="data">{_json(_data(pixels, read))}</script>\n</div>\n'
+        '<p class="meaning" data-part="meaning"></p>\n'
+        f'<p class="still">{escape(MEANINGS.get(view, ""))} With JavaScript this picture has controls.</p></div>\n'
+        f'<div class="side">\n{_controls(list(read), share, view)}\n<p class="buttons">'
+        '<button type="button" class="touch" data-part="select" aria-pressed="false">Mark a rectangle</button>'
+        '<button type="button" data-part="clear" hidden>Clear the rectangle</button>'
+        f'<button type="button" data-export="png" data-part="picture" data-file="{escape(file)}.png">Save PNG</button>'
+        f'<button type="button" data-part="svg" data-file="{escape(file)}.svg">Save SVG</button></p>\n</div>\n'
+        f'<script type="application/json" data-part="data">{_json(_data(pixels, read, found))}</script>\n</div>\n'
     )
 
 
@@ -174,41 +211,43 @@ def blocks(values: Array, side: int) -> Array:
     return out
 
 
-def _still(pixels: Array, values: Array, view: str, share: float) -> Array:
+def _still(pixels: Array, first: Map, view: str, share: float) -> Array:
     """The first view as a still picture, for readers without JavaScript."""
     mass_limit(np.zeros(0), share)  # refuses a share that makes no sense
     if view == "photo":
         out: Array = np.rint(pixels * 255).astype(np.uint8)
         return out
-    return DRAWN[view](Subject("", values, pixels, share)).pixels
+    return DRAWN[view](Subject("", first.values, pixels, share, first.change)).pixels
 
 
 def _controls(names: list[str], share: float, view: str) -> str:
-    choices: list[tuple[str, str, Mapping[Any, str], object]] = [
-        ("map", "Attribution", dict(enumerate(names)), 0),
-        ("view", "View", SHOWN, view),
-        ("side", "Added up in", SIDES, 1),
-        ("sign", "Sign", SIGNS, "both"),
-    ]
-    sets = "".join(
-        f"<fieldset{' hidden' if len(options) < 2 else ''}><legend>{legend}</legend>"
-        + "".join(
-            f'<label><input type="radio" name="{field}" value="{escape(str(value))}"{" checked" if value == chosen else ""}>'
-            f"<span>{escape(text)}</span></label>"
-            for value, text in options.items()
-        )
-        + "</fieldset>\n"
-        for field, legend, options, chosen in choices
-    )
-    return (
-        f'<form class="controls" data-part="controls" autocomplete="off">\n{sets}'
+    views = _choice("view", "Look at it as", SHOWN, view)
+    more = _choice("map", "Attribution", dict(enumerate(names)), 0)
+    more += _choice("side", "Added up in", SIDES, 1) + _choice("sign", "Sign", SIGNS, "both")
+    slide = (
         '<label class="slide"><span>Pixels below full strength hold <output data-part="share"></output> of the '
         "attribution</span>"
-        f'<input type="range" name="share" min="1" max="100" step="1" value="{100 * share:g}"></label>\n</form>'
+        f'<input type="range" name="share" min="1" max="100" step="1" value="{100 * share:g}"></label>\n'
+    )
+    sides = '<p class="meaning" data-part="sides"></p>\n'
+    return (
+        f'<form class="controls" data-part="controls" autocomplete="off">\n{views}'
+        f'<details class="more"><summary>More ways to look</summary>\n{more}{slide}{sides}</details>\n</form>'
     )
 
 
-def _data(pixels: Array, maps: Mapping[str, Map]) -> dict[str, Any]:
+def _choice(field: str, legend: str, options: Mapping[Any, str], chosen: object) -> str:
+    """A row of buttons of which one is pressed."""
+    buttons = "".join(
+        f'<label><input type="radio" name="{field}" value="{escape(str(value))}"{" checked" if value == chosen else ""}>'
+        f"<span>{escape(text)}</span></label>"
+        for value, text in options.items()
+    )
+    hidden = " hidden" if len(options) < 2 else ""
+    return f'<fieldset data-choice="{field}"{hidden}><legend>{escape(legend)}</legend>{buttons}</fieldset>\n'
+
+
+def _data(pixels: Array, maps: Mapping[str, Map], found: Regions) -> dict[str, Any]:
     height, width = pixels.shape[:2]
     ends = {"signed": SAFE, "green-red": PAPER}
     return {
@@ -218,11 +257,69 @@ def _data(pixels: Array, maps: Mapping[str, Map]) -> dict[str, Any]:
         "colours": colour_table().tolist(),
         "ends": {name: [(255 * rgb(colour)).tolist() for colour in pair] for name, pair in ends.items()},
         "dim": Signed().dim,
+        "dimmed": DIMMED,
+        "pale": PALE,
+        "tint": TINT,
         "opacity": Overlay(smooth=0.0).opacity,
         "unknown": [UNKNOWN] * 3,
         "meanings": MEANINGS,
-        "maps": [_packed(name, one, (height, width)) for name, one in maps.items()],
+        "labels": runs(onto(found.labels, (height, width))),
+        "regions": [_place(found, k) for k in range(len(found))],
+        "numbered": STRONGEST,
+        "maps": [_packed(name, one, (height, width)) | _told(one, found, (height, width)) for name, one in maps.items()],
     }
+
+
+def runs(labels: Array) -> list[int]:
+    """A map of labels from 0 as lengths of runs along its rows: label, length, label, length, and so on.
+
+    >>> runs(np.array([[0, 0], [0, 3]]))
+    [0, 3, 3, 1]
+    """
+    flat = labels.ravel().astype(int)
+    starts = np.flatnonzero(np.r_[True, flat[1:] != flat[:-1]])
+    out: list[int] = np.stack([flat[starts], np.diff(np.r_[starts, flat.size])], 1).ravel().tolist()
+    return out
+
+
+def _place(found: Regions, region: int) -> list[float]:
+    """The middle of a region, as shares of the picture's width and height."""
+    (row, column), (height, width) = found.centres[region], found.labels.shape
+    return [round(float((column + 0.5) / width), 4), round(float((row + 0.5) / height), 4)]
+
+
+def _told(one: Map, found: Regions, photo: tuple[int, int]) -> dict[str, Any]:
+    """The outlined area and the regions of a map, with what each says when it is pointed at."""
+    focus = focus_of(one.values) if one.focus is None else one.focus
+    sums = sums_of(one.values, found) if one.sums is None else one.sums
+    order = np.argsort(-np.where(np.isfinite(sums), np.abs(sums), -1.0), kind="stable").tolist()
+    inside = onto(focus.inside, photo)
+    outside = "Outside the line." if inside.any() else ""
+    return {
+        "inside": runs(inside),
+        "focus": [f"{outside} {focus.details}".strip(), f"Inside the line. {focus.details}", focus.details],
+        "sums": [float(value) if math.isfinite(value) else None for value in sums],
+        "order": order,
+        "says": [region_words(found, k, order.index(k) + 1, one, sums) for k in range(len(found))],
+    }
+
+
+def sums_of(values: Array, found: Regions) -> Array:
+    """What the regions of a photo add up to in another map, (regions,)."""
+    fine = spread(contribution(values), found.labels.shape)
+    out: Array = np.bincount(found.labels.ravel(), fine.ravel(), minlength=len(found))
+    return out
+
+
+def region_words(found: Regions, region: int, rank: int, one: Map, sums: Array) -> str:
+    """What a region says when it is pointed at: its number, its place, its sum with the error, its share and its area."""
+    value, error = float(sums[region]), math.nan if one.errors is None else float(one.errors[region])
+    part = of_change(value / one.change) if one.change else ""
+    more = f", {part} of the change" if part else ""
+    if abs(value) <= error:  # a share of it would say nothing
+        more = ", which may as well be zero"
+    area = percent(found.areas[region] / found.labels.size)
+    return f"Region {rank}, {found.place(region)}: {plus_minus(value, error)}{more}; {area} of the picture."
 
 
 def _packed(name: str, one: Map, photo: tuple[int, int]) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from ...attribution import Attribution
 from ...errors import OptionError
-from ...words import number, percent, short_repr
-from .image_regions import Regions, depth_of, regions_of, share, signed
+from ...words import percent, short_repr
+from .image_regions import Regions, depth_of, regions_of, share, with_errors
 from .pixels import (
     COLOURS,
     UNKNOWN,
@@ -34,6 +35,7 @@ from .pixels import (
     smoothed,
     strength,
 )
+from .whereabouts import HALF, SMOOTH, focus_of
 
 SAFE = ("#2f8fff", "#ff4f3f")
 """Negative and positive on a grey photo: the blue and red of the heat map, as bright as each other on dark grey, and told
@@ -44,6 +46,12 @@ PAPER = ("#ff0000", "#00ff00")
 
 TEXT = (0.042, 0.0295)
 """The height of a line and the width of a letter on a picture, as shares of the panel's width."""
+
+DIMMED = 0.45
+"""How bright the grey photo is around outlines."""
+
+PALE, TINT = 0.25, 0.62
+"""How pale the grey photo under regions is, and how opaque their colours are."""
 
 INSIDE = 0.97
 """The share of a text's box that must be in its region: an outline may cut a corner, but not run through a letter."""
@@ -101,6 +109,8 @@ class Subject:
         photo: (H, W, 3) from 0 to 1, or None.
         share: the share of the attribution mass up to which brightness and colours tell pixels apart.
         change: F(x) - F(x'), what complete attributions add up to.
+        source: the result that the values are from, which knows the errors of their sums; None where there is none.
+        example: which one of that result.
     """
 
     name: str
@@ -108,6 +118,8 @@ class Subject:
     photo: Array | None = None
     share: float = 0.7
     change: float = float("nan")
+    source: Attribution | None = None
+    example: int = 0
 
     __repr__ = short_repr
 
@@ -233,40 +245,35 @@ class Overlay:
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """Outlines around the strongest areas: the smallest smooth area that holds ``share`` of the magnitudes.
+    """A line around where the evidence lies: the smallest smooth area that holds ``share`` of what raises the score.
 
-    The magnitudes are smoothed to find the areas; what they hold is counted on the magnitudes themselves.
+    What raises the score is smoothed to find the area; what the area holds is counted on the contributions themselves.
 
     Attributes:
-        share: the share of all magnitudes inside the lines.
+        share: the share of all positive contributions inside the line.
         smooth: the width of the smoothing as a share of the photo's diagonal.
     """
 
-    share: float = 0.5
-    smooth: float = 0.02
+    share: float = HALF
+    smooth: float = SMOOTH
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1 or not self.smooth >= 0:
             raise OptionError(
-                f"got Outlines(share={self.share!r}, smooth={self.smooth!r}); expected a share of the magnitudes between "
-                "0 and 1, and a width of at least 0"
+                f"got Outlines(share={self.share!r}, smooth={self.smooth!r}); expected a share of what raises the score "
+                "between 0 and 1, and a width of at least 0"
             )
 
     def __call__(self, subject: Subject, /) -> Panel:
-        """Draw the photo with a line around the areas that hold ``share`` of the magnitudes."""
-        photo, values = subject.shown("outlines"), subject.strength
-        inside = enclosing(values, self.share, self.smooth * math.hypot(*values.shape))
+        """Draw the photo with a line around the area that holds ``share`` of what raises the score."""
+        photo, found = subject.shown("outlines"), focus_of(subject.values, share=self.share, smooth=self.smooth)
         canvas = enlarged(photo)
-        mask = onto(inside, canvas.shape)
-        pixels = np.where(mask[..., None], canvas, 0.45 * grey(canvas))
-        known = np.where(np.isfinite(subject.signed), subject.signed, 0)
-        said = f"{percent(self.share)} of all magnitudes in {percent(float(inside.mean()))} of the area"
-        adds = f"inside adds up to {number(float(known[inside].sum()), 2)}"
-        pixels = (
-            draw_line(np.rint(255 * pixels).astype(np.uint8), mask) if inside.any() else np.rint(255 * canvas).astype(np.uint8)
-        )
-        note = "; ".join(filter(None, (remark(subject.signed), said if inside.any() else "nothing to outline")))
-        return Panel(f"{subject.name}, outlined", note, pixels, lines=(said, adds) if inside.any() else ())
+        mask = onto(found.inside, canvas.shape)
+        some = bool(mask.any())
+        pixels = np.rint(255 * np.where(mask[..., None] | (not some), canvas, DIMMED * grey(canvas))).astype(np.uint8)
+        said = f"{percent(self.share)} of what raises the score lies in {percent(found.area)} of the area"
+        note = "; ".join(filter(None, (remark(subject.signed), said if some else "nothing to outline")))
+        return Panel(f"{subject.name}, outlined", note, draw_line(pixels, mask) if some else pixels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,22 +296,36 @@ class Superpixels:
         """Draw the regions of the photo in the colours of their sums, the strongest numbered."""
         photo = subject.shown("regions")
         found = regions_of(subject.signed, photo, change=subject.change, count=self.count)
-        known = found.sums[np.isfinite(found.sums)]
-        limit = float(np.abs(known).max(initial=0.0))
-        canvas = enlarged(onto(photo, found.labels.shape))
-        labels = onto(found.labels, canvas.shape)
-        colours = heat(found.sums[None], limit)[0] / 255
-        pixels = blend(0.25 + 0.75 * grey(canvas), colours[labels], np.full(labels.shape, 0.62))
-        pixels[_borders(labels)] = 255
-        top = [int(k) for k in found.order[: self.top] if np.isfinite(found.sums[k])] if limit else []
-        for k in reversed(top):
-            pixels = draw_line(pixels, labels == k)
-        scale = canvas.shape[0] / found.labels.shape[0]
-        marks = tuple(Mark(scale * (x + 0.5), scale * (y + 0.5), text) for x, y, text in _texts(found, top))
-        note = "; ".join(filter(None, (remark(subject.signed), found.summary())))
-        *strongest, last = found.lines(self.top)
-        lines = (*(f"{i + 1}: {line}" for i, line in enumerate(strongest)), last)
-        return Panel(f"{subject.name}, regions", note, pixels, limit, clipped=False, marks=marks, lines=lines)
+        found = found if subject.source is None else with_errors(found, subject.source, subject.example)
+        panel = region_panel(found, photo, f"{subject.name}, regions", top=self.top)
+        note = "; ".join(filter(None, (remark(subject.signed), panel.note)))
+        return replace(panel, note=note)
+
+
+def region_panel(found: Regions, photo: Array, title: str, *, top: int = 8) -> Panel:
+    """The regions of a photo in the colours of their sums, the strongest numbered.
+
+    Args:
+        found: the regions.
+        photo: (H, W, 3) from 0 to 1.
+        title: what it shows.
+        top: how many are numbered.
+    """
+    known = found.sums[np.isfinite(found.sums)]
+    limit = float(np.abs(known).max(initial=0.0))
+    canvas = enlarged(onto(photo, found.labels.shape))
+    labels = onto(found.labels, canvas.shape)
+    colours = heat(found.sums[None], limit)[0] / 255
+    pixels = blend(PALE + (1 - PALE) * grey(canvas), colours[labels], np.full(labels.shape, TINT))
+    pixels[_borders(labels)] = 255
+    strong = [int(k) for k in found.order[:top] if np.isfinite(found.sums[k])] if limit else []
+    for k in reversed(strong):
+        pixels = draw_line(pixels, labels == k)
+    scale = canvas.shape[0] / found.labels.shape[0]
+    marks = tuple(Mark(scale * (x + 0.5), scale * (y + 0.5), text) for x, y, text in _texts(found, strong))
+    *strongest, last = found.lines(top)
+    lines = (*(f"{i + 1}: {line}" for i, line in enumerate(strongest)), last)
+    return Panel(title, found.summary(), pixels, limit, clipped=False, marks=marks, lines=lines)
 
 
 VIEWS: dict[str, View] = {
@@ -329,23 +350,6 @@ def views_of(given: str | View | Sequence[str | View]) -> tuple[View, ...]:
     return tuple(VIEWS[view] if isinstance(view, str) else view for view in several)
 
 
-def enclosing(values: Array, share: float, width: float) -> Array:
-    """The pixels, (h, w) bool, that hold ``share`` of the sum of values, taken in the order of the smoothed values.
-
-    Args:
-        values: (h, w), not negative; what is not finite counts as nothing.
-        share: the share of their sum to hold.
-        width: the width of the smoothing, in pixels.
-    """
-    known = np.where(np.isfinite(values), values, 0.0)
-    order = np.argsort(-smoothed(known, width), axis=None, kind="stable")
-    mass = np.cumsum(known.ravel()[order] / (known.max() or 1.0))
-    inside = np.zeros(known.size, bool)
-    if mass[-1] > 0:
-        inside[order[: int(np.searchsorted(mass, share * mass[-1])) + 1]] = True
-    return inside.reshape(known.shape)
-
-
 def _opacity(values: Array, limit: float) -> Array:
     """The opacity of each pixel: 0 where its value is 0, 1 from the limit on."""
     out: Array = np.clip(np.abs(np.where(np.isfinite(values), values, 0)) / (limit or 1.0), 0, 1)
@@ -363,7 +367,7 @@ def _texts(found: Regions, top: list[int]) -> list[tuple[float, float, str]]:
     depth = depth_of(found.labels)
     texts: list[tuple[float, float, str]] = []
     for i, k in enumerate(top):
-        parts = [part for part in (f"{i + 1}", signed(found.sums[k]), share(found.shares[k])) if part]
+        parts = [part for part in (f"{i + 1}", found.said(k), share(found.shares[k])) if part]
         for said in (parts[:some] for some in range(len(parts), 0, -1)):
             size = (letter * max(map(len, said)), line * len(said))
             room = _room(found.labels == k, size)

@@ -1,7 +1,7 @@
 """Where in a photo the evidence for an answer lies, in numbers and in words.
 
-Every pixel raises or lowers the score. What raises it speaks for the answer; the smallest smooth area that holds half of that is
-where a reader should look first. Because the attributions come with an error, so does the half.
+Every pixel raises or lowers the score. What raises it speaks for the answer; the smallest smooth area that holds half of that
+is where a reader should look first. Because the attributions come with an error, so does the half.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ HALF = 0.5
 SMOOTH = 0.02
 """The width of the Gaussian by which an area is made smooth, as a share of the photo's diagonal."""
 
-MOSTLY = 2 / 3
+MOSTLY = 0.7
 """The places that are named hold at least this share of the area's evidence, if three are enough for that."""
+
+EVERYWHERE = "all over it"
+SPREAD = 5
+"""An area that needs more of the nine parts of the picture than these is said to be everywhere."""
 
 NAMED = 3
 """The most places that are named."""
@@ -57,7 +61,6 @@ class Focus:
         share: the share of all positive contributions that lies inside, one half or a little more.
         off: by how much that share may be off, from the error of the attributions; NaN where it is not known.
         against: the share of all negative contributions that lies inside; NaN where there are none.
-        net: what the contributions inside add up to.
         places: where the area is, in words such as "in the centre and at the top".
     """
 
@@ -65,7 +68,6 @@ class Focus:
     share: float
     off: float
     against: float
-    net: float
     places: str
 
     @property
@@ -81,7 +83,8 @@ class Focus:
         if not self.off <= VAGUE:
             return "where in the picture it comes from is too uncertain to say"
         half = "half" if self.off <= CLEAR else "about half" if self.off <= ROUGH else f"half (± {percent(self.off)})"
-        return f"{half} of what speaks for it lies in {percent(self.area)} of the picture, most of all {self.places}"
+        where = f"spread {EVERYWHERE}" if self.places == EVERYWHERE else f"most of all {self.places}"
+        return f"{half} of what speaks for it lies in {percent(self.area)} of the picture, {where}"
 
     @property
     def details(self) -> str:
@@ -89,24 +92,27 @@ class Focus:
         if not self.inside.any():
             return "No pixel raises the score, so that there is nothing to outline."
         held = f"{percent(self.share)} of what speaks for it" + (
-            f" (± {percent(self.off)})" if math.isfinite(self.off) else " (with an error that is not known)"
+            f" (±\u00a0{percent(self.off)})" if math.isfinite(self.off) else " (with an error that is not known)"
         )
         also = f", and {percent(self.against)} of what speaks against it" if math.isfinite(self.against) else ""
         return f"The outlined {percent(self.area)} of the picture hold {held}{also}."
 
 
-def focus_of(values: Array, certificate: ExampleCertificate | None = None, *, share: float = HALF) -> Focus:
+def focus_of(
+    values: Array, certificate: ExampleCertificate | None = None, *, share: float = HALF, smooth: float = SMOOTH
+) -> Focus:
     """Find the smallest smooth area that holds a share of what speaks for an answer.
 
     Args:
         values: the attributions of one photo, (C, h, w).
         certificate: what is known of their error.
         share: the share that the area is to hold.
+        smooth: the width of the smoothing as a share of the photo's diagonal.
     """
     signed = contribution(values)
     known = np.where(np.isfinite(signed), signed, 0.0)
     raising, lowering = np.maximum(known, 0), np.maximum(-known, 0)
-    inside = enclosing(raising, share, SMOOTH * math.hypot(*signed.shape))
+    inside = enclosing(raising, share, smooth * math.hypot(*signed.shape))
     total, against = float(raising.sum()), float(lowering.sum())
     held = float(raising[inside].sum()) / total if total > 0 else math.nan
     return Focus(
@@ -114,7 +120,6 @@ def focus_of(values: Array, certificate: ExampleCertificate | None = None, *, sh
         share=held,
         off=_off(held, total, certificate),
         against=float(lowering[inside].sum()) / against if against > 0 else math.nan,
-        net=float(known[inside].sum()),
         places=places(np.where(inside, raising, 0.0)),
     )
 
@@ -159,11 +164,9 @@ def places(weights: Array) -> str:
     if not held[-1] > 0:
         return "nowhere"
     needed = int(np.searchsorted(held, MOSTLY * held[-1] * (1 - 1e-9))) + 1
-    chosen = [(int(k) // 3, int(k) % 3) for k in order[:needed]]
-    named = _joined(chosen)
-    if len(named) > NAMED and needed > 5:
-        return "all over it"
-    *first, last = named[:NAMED]
+    if needed > SPREAD:
+        return EVERYWHERE
+    *first, last = _joined([(int(k) // 3, int(k) % 3) for k in order[:needed]])[:NAMED]
     return f"{', '.join(first)} and {last}" if first else last
 
 
