@@ -316,6 +316,9 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
                 label=explanation.title,
                 link=page,
                 probability=math.nan if explanation.headline else explanation.answer.probability,
+                says=explanation.sentence,
+                notice=explanation.notice,
+                view=explanation.view,
             )
             html = explanation.page(command=self.job.command, file=str(photo)).encode("utf-8", "replace")
             numbers = finite(explanation.numbers()) | {"sentence": headline_of(explanation), "warnings": notes}

@@ -1,10 +1,11 @@
-"""A page that links to the pages of many explained photos."""
+"""A page that links to the pages of many explained photos, with a summary, and can be searched, filtered and sorted."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 from urllib.parse import quote
@@ -15,27 +16,40 @@ from ...attribution import Attribution
 from ...certificate import Status
 from ...words import percent
 from ..escaping import escape
+from ..glance import GLANCE, Entry, collection, glance_script
 from ..html import data_url, document, origin
-from .photo_page import values_of
-from .pixels import Array, lit, mass_limit, photo_pixels, strength
+from .photo_page import NOTICE, values_of
+from .pixels import Array, photo_pixels
+from .viewer import DRAWN
+from .views import Subject
 from .whereabouts import chance
 
 SIDE = 144
 """The longest side of a thumbnail in pixels, small enough that a page of hundreds opens."""
 
+UNKNOWN_ERROR = 1e6
+"""Where an error that is not known stands among others when photos are sorted: beyond all."""
+
+CLASSES = 12
+"""How many classes the summary names."""
+
 STYLE = """
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(18rem,100%),1fr));gap:1.25rem;margin:0;padding:0;list-style:none}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(18rem,100%),1fr));gap:1.25rem;margin:0 0 1.5rem}
 .card{background:var(--card);border-radius:10px;overflow:hidden;position:relative;display:flex;flex-direction:column}
 .card:hover{outline:2px solid var(--line)}
 .card:focus-within{outline:3px solid var(--focus)}
 .pair{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:2px}
 .pair img{border-radius:0;aspect-ratio:1;object-fit:cover}
-.words{padding:.7rem .9rem .85rem;display:grid;gap:.1rem;font-size:.875rem}
+.words{padding:.7rem .9rem .85rem;display:grid;gap:.15rem;font-size:.875rem}
 .words a,.words b{color:var(--ink);text-decoration:none;font-size:1rem;font-weight:600;outline:0;overflow-wrap:anywhere}
 .words a::after{content:"";position:absolute;inset:0}
-.words span{color:var(--soft);overflow-wrap:anywhere}
+.words span,.words p{color:var(--soft);overflow-wrap:anywhere}
+.words p{margin:0}
 .words .good{color:var(--good)}
 .words .bad{color:var(--bad)}
+.counts{margin:0 0 .75rem;padding:0;list-style:none;display:flex;flex-wrap:wrap;gap:.35rem .5rem;font-size:.875rem}
+.counts li{background:var(--card);border-radius:999px;padding:.15rem .7rem;overflow-wrap:anywhere}
+.counts span{color:var(--soft);font-variant-numeric:tabular-nums}
 .bad-files th{min-width:12rem;max-width:45vw;overflow-wrap:break-word}
 .bad-files td{overflow-wrap:break-word}
 .bad-files tr{border-top:1px solid var(--line)}
@@ -51,7 +65,10 @@ class Card(TypedDict):
     label: str
     link: str
     photo: str
-    scaled: str
+    answer: str
+    says: str
+    notice: str
+    error: float | None
     probability: float | None
     status: str
     good: bool
@@ -66,6 +83,9 @@ def card(
     label: str,
     link: str = "",
     probability: float = math.nan,
+    says: str = "",
+    notice: str = "",
+    view: str = "outlines",
     share: float = 0.7,
 ) -> Card:
     """Make the gallery entry of one explained photo, with thumbnails.
@@ -77,20 +97,25 @@ def card(
         label: what the network said.
         link: the path of its page, relative to the gallery's own; '' for none.
         probability: the probability of the label; NaN where there is none.
-        share: the share of the attribution mass below full brightness.
+        says: the answer in one sentence.
+        notice: what every reader must know before anything else; it stands at the top of the page.
+        view: how the answer is drawn, a name of :data:`integrand.render.image.VIEWS`.
+        share: the share of the attribution mass below full brightness, in views that have one.
     """
     example = result.certificate.only
     values = values_of(result, "result")
     pixels = photo_pixels(photo, values.shape[1:])[0]
-    small = thumbnail(np.rint(255 * pixels).astype(np.uint8))
-    size = strength(values)
+    drawn = DRAWN[view](Subject("", values, pixels, share)).pixels
     exact = example.status is Status.EXACT
     return Card(
         name=name,
         label=label,
         link=link,
-        photo=data_url(small),
-        scaled=data_url(thumbnail(lit(pixels, size, mass_limit(size, share)))),
+        photo=data_url(thumbnail(np.rint(255 * pixels).astype(np.uint8))),
+        answer=data_url(thumbnail(drawn)),
+        says=says,
+        notice=notice,
+        error=float(example.error) if math.isfinite(example.error) else None,
         probability=probability if math.isfinite(probability) else None,
         status=example.status.value,
         good=example.converged,
@@ -107,26 +132,36 @@ def card_of(data: Any) -> Card:
     Raises:
         KeyError, TypeError, ValueError: it is not as :func:`card` makes it.
     """
-    name, label, link, detail = (_text(data[key]) for key in ("name", "label", "link", "detail"))
-    photo, scaled = (_text(data[key]) for key in ("photo", "scaled"))
-    for address in (photo, scaled):
+    name, label, link, detail, says, notice = (
+        _text(data[key]) for key in ("name", "label", "link", "detail", "says", "notice")
+    )
+    photo, answer = (_text(data[key]) for key in ("photo", "answer"))
+    for address in (photo, answer):
         if not _PICTURE.fullmatch(address):
             raise ValueError(f"got a picture that begins {address[:40]!r}; expected a PNG as a data URL.")
-    probability, status = data["probability"], Status(data["status"])
-    if probability is not None and not (type(probability) in (int, float) and 0 <= probability <= 1):
-        raise ValueError(f"got the probability {probability!r}; expected a number from 0 to 1, or None.")
-    good = status in (Status.CONVERGED, Status.EXACT)
+    status = Status(data["status"])
     return Card(
         name=name,
         label=label,
         link=link,
         photo=photo,
-        scaled=scaled,
-        probability=probability,
+        answer=answer,
+        says=says,
+        notice=notice,
+        error=_number(data["error"], "error", math.inf),
+        probability=_number(data["probability"], "probability", 1.0),
         status=status.value,
-        good=good,
+        good=status in (Status.CONVERGED, Status.EXACT),
         detail=detail,
     )
+
+
+def _number(value: Any, what: str, most: float) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= most or math.isinf(value):
+        raise ValueError(f"got the {what} {value!r}; expected a number from 0 to {most:g}, or None.")
+    return float(value)
 
 
 def _text(value: Any) -> str:
@@ -144,7 +179,7 @@ def gallery_page(
     meta: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> str:
-    """The gallery as an HTML page: a card per photo, then the files that failed. It loads nothing and runs no script.
+    """The gallery as an HTML page: a summary, a card per photo, then the files that failed. It loads nothing.
 
     Args:
         title: the heading.
@@ -154,10 +189,13 @@ def gallery_page(
         meta: how they were made.
         command: the command that makes the page again.
     """
-    drawn = "".join(_card(one) for one in cards)
-    body = f'<p class="lead">{escape(summary(cards, failed, waiting=waiting))}</p>\n'
-    body += f'<ul class="cards">\n{drawn}</ul>\n' if drawn else ""
-    return document(title, body + _failed(failed) + origin(meta or {}, command), style=STYLE)
+    notices = "".join(
+        f'<p class="notice">{escape(text)}</p>\n' for text in dict.fromkeys(one["notice"] for one in cards) if text
+    )
+    body = f'{notices}<p class="says">{escape(summary(cards, failed, waiting=waiting))}</p>\n'
+    body += collection(_entries(cards), summary=_counts(cards), noun="photo") if cards else ""
+    body += _failed(failed) + origin(meta or {}, command)
+    return document(title, body, style=f"{GLANCE}{STYLE}{NOTICE}", scripts=(glance_script(),))
 
 
 def summary(cards: Sequence[Card], failed: Sequence[tuple[str, str]] = (), *, waiting: int = 0) -> str:
@@ -170,6 +208,9 @@ def summary(cards: Sequence[Card], failed: Sequence[tuple[str, str]] = (), *, wa
     said = f"{len(cards) or 'No'} photo{'s' * (len(cards) > 1)} explained"
     if cards:
         said += ", all to the tolerance" if not short else f", {len(cards) - short} of them to the tolerance"
+    doubtful = min((one for one in cards if one["probability"] is not None), key=_sure, default=None)
+    if doubtful is not None and len(cards) > 1:
+        said += f". Least certain: {doubtful['name']} ({doubtful['label']}, {chance(_sure(doubtful))})"
     if failed:
         said += f". {len(failed)} file{'s failed and are' if len(failed) > 1 else ' failed and is'} listed at the end"
     if waiting:
@@ -196,6 +237,41 @@ def thumbnail(pixels: Array, side: int = SIDE) -> Array:
     return small
 
 
+def _sure(one: Card) -> float:
+    """The probability of what the network said; above all others where there is none."""
+    return 2.0 if one["probability"] is None else one["probability"]
+
+
+def _counts(cards: Sequence[Card]) -> str:
+    """The classes with how many photos are of each."""
+    found = Counter(one["label"] for one in cards).most_common()
+    shown = "".join(f"<li>{escape(label)} <span>{count}</span></li>\n" for label, count in found[:CLASSES])
+    rest = len(found) - CLASSES
+    more = f"<li>{rest} more classes</li>\n" if rest > 0 else ""
+    return f'<ul class="counts">\n{shown}{more}</ul>\n' if len(cards) > 1 else ""
+
+
+def _entries(cards: Sequence[Card]) -> list[Entry]:
+    """The cards with what they can be searched for, filtered and sorted by."""
+    files, labels = (sorted({one[key].lower() for one in cards}) for key in ("name", "label"))  # type: ignore[literal-required]
+    at, of = ({name: float(i) for i, name in enumerate(names)} for names in (files, labels))
+    accuracy = {True: "to the tolerance", False: "not to the tolerance"}
+    return [
+        Entry(
+            _card(one),
+            f"{one['name']} {one['label']} {one['says']}",
+            {"class": one["label"], "accuracy": accuracy[one["good"]]},
+            {
+                "least certain first": _sure(one),
+                "least accurate first": -UNKNOWN_ERROR if one["error"] is None else -one["error"],
+                "class": of[one["label"].lower()],
+                "file": at[one["name"].lower()],
+            },
+        )
+        for one in cards
+    ]
+
+
 def _card(one: Card) -> str:
     name, probability = escape(one["name"]), one["probability"]
     sure = "" if probability is None else f" {chance(probability)}"
@@ -203,14 +279,16 @@ def _card(one: Card) -> str:
     if one["link"]:  # relative and quoted, so that no name of a file becomes a scheme or another host
         label = f'<a href="./{escape(quote(os.fsencode(one["link"])))}">{escape(one["label"])}</a>'
     detail = f" <span>{escape(one['detail'])}</span>" if one["detail"] else ""
+    says = f"<p>{escape(one['says'])}</p>" if one["says"] else ""
     photos = "".join(
         f'<img alt="{alt}" src="{escape(address)}">'
-        for address, alt in ((one["photo"], name), (one["scaled"], f"{name}, scaled by its attributions"))
+        for address, alt in ((one["photo"], name), (one["answer"], f"{name}: where the answer comes from"))
     )
+    status = f'<div><span class="{"good" if one["good"] else "bad"}">{escape(one["status"])}</span>{detail}</div>'
+    status = "" if says and one["good"] else status  # the sentence ends with it
     return (
-        f'<li class="card"><div class="pair">{photos}</div><div class="words"><div>{label}{escape(sure)}</div>'
-        f'<span>{name}</span><div><span class="{"good" if one["good"] else "bad"}">{escape(one["status"])}</span>{detail}</div>'
-        "</div></li>\n"
+        f'<div class="pair">{photos}</div><div class="words"><div>{label}{escape(sure)}</div>'
+        f"<span>{name}</span>{says}{status}</div>\n"
     )
 
 
