@@ -32,6 +32,7 @@ def figure(
     top: int = 16,
     most: int = 8,
     views: str | View | Sequence[str | View] | None = None,
+    notice: str = "",
 ) -> Figure:
     """Draw a result with matplotlib.
 
@@ -57,6 +58,7 @@ def figure(
         most: how many examples are drawn; the title says how many there were.
         views: what is drawn next to the photo, of the result and of each of ``others``: names or values of
             :data:`integrand.render.image.VIEWS`, or functions of your own.
+        notice: what every reader must know, in a line under everything.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -65,7 +67,8 @@ def figure(
         from .figures import draw
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing an attribution") from None
-    return draw(compose(result, PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views)))
+    options = PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views, notice)
+    return draw(compose(result, options))
 
 
 def show(result: Attribution, **options: Any) -> Figure:

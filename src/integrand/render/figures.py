@@ -137,7 +137,7 @@ def draw(scene: Scene) -> Figure:
     left_out = f"first {len(scene.examples)} of {len(scene.examples) + scene.left_out} examples" if scene.left_out else ""
     heads = broken(" - ".join(part for part in (scene.title, left_out) if part), width, 14, bold=True)
     feet = [broken(caption(example.certificate), width, FOOTER) for example in scene.examples]
-    legend = broken(scene.legend, width, FOOTER)
+    legend = [part for line in scene.legend.splitlines() for part in broken(line, width, FOOTER)]
     title = TOP + HEADLINE * (len(heads) - 1) if heads else 0.0
     foot = LEGEND * len(legend)
     height = sum(row.head + row.high for rows in grids for row in rows) + sum(map(_gaps, grids)) + title + foot

@@ -178,11 +178,24 @@ class Explanation:
         return photo_view(said, self.shown, self.result, self.title)
 
     def figure(self, **options: Any) -> Any:
-        """The photo and its attributions drawn with matplotlib; options as in :func:`integrand.render.figure`."""
-        from ...render import figure
+        """The photo, where the answer comes from and what each region gives, drawn with matplotlib.
 
-        drawn: dict[str, Any] = {"labels": self.title, "others": {"gradient × image": self.gradient}}
+        Args:
+            **options: those of :func:`integrand.render.figure`; with ``views=``, each also of gradient × image.
+        """
+        from ...render import figure
+        from ...render.image.viewer import DRAWN
+
+        drawn: dict[str, Any] = {"labels": self.title, "notice": self.notice}
+        if "views" in options or "others" in options:
+            drawn["others"] = {"gradient × image": self.gradient}
+        else:
+            drawn["views"] = [DRAWN[name] for name in dict.fromkeys((self.view, "regions"))]  # as on the page
         return figure(self.result, image=self.shown, **drawn | options)
+
+    def show(self, **options: Any) -> Any:
+        """Show the figure; options as in :meth:`figure`."""
+        return self.figure(**options)
 
     def page(self, *, command: str | None = None, file: str | None = None) -> str:
         """The explanation as one self-contained HTML page.
