@@ -73,12 +73,15 @@ class QuickExplanation:
     headline: str = ""
     notes: tuple[str, ...] = ()
     answers: tuple[Any, ...] = ()
+    notice: str = ""
+    view: str = "scaled"
 
     def __post_init__(self) -> None:
         self.data = self.file.read_bytes()
         self.photo = types.SimpleNamespace(name=self.file.name, notes=(), digest=hashlib.sha256(self.data).hexdigest())
         self.answer = types.SimpleNamespace(probability=self.data[0] / 255)
-        self.sentence = self.title = f"says {hashlib.sha256(self.data).hexdigest()[:8]}"
+        self.title = f"says {hashlib.sha256(self.data).hexdigest()[:8]}"
+        self.sentence = f"{self.title}; numbers exact."
 
     @property
     def shown(self) -> Any:

@@ -56,7 +56,7 @@ class Studio:
     def opened(self, out: str = "out") -> list[tuple[str, str]]:
         """What each card says, and what the page says that it opens."""
         found = []
-        for part in self.index(out).split('<li class="card">')[1:]:
+        for part in self.index(out).split('<article class="card"')[1:]:
             link = Page(part).links[0]
             page = (self.folder / out / link).read_text(encoding="utf-8")
             found.append((part.split('">says ')[1][:8], page.split("<title>says ")[1][:8]))
@@ -250,7 +250,7 @@ def test_the_index_is_written_when_a_tenth_is_new(studio: Studio, monkeypatch: p
 
     def noted(path: Path, data: bytes) -> None:
         if path.name == "index.html":
-            written.append(data.count(b'<li class="card">'))
+            written.append(data.count(b'<article class="card"'))
         write(path, data)
 
     monkeypatch.setattr(gallery_run, "write_bytes", noted)
@@ -305,7 +305,7 @@ def test_no_name_is_too_odd(studio: Studio, capsys: pytest.CaptureFixture[str]) 
     index = studio.index()
     assert "caf\\xe9.png" in index
     assert "\x1b" not in index
-    assert "script" not in {tag for tag, *_ in Page(index).tags}
+    assert index.count("<script") == 1  # ours
 
 
 def test_an_odd_name_that_fails_is_said_and_resumed(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:

@@ -253,7 +253,7 @@ def _counts(cards: Sequence[Card]) -> str:
 
 def _entries(cards: Sequence[Card]) -> list[Entry]:
     """The cards with what they can be searched for, filtered and sorted by."""
-    files, labels = (sorted({one[key].lower() for one in cards}) for key in ("name", "label"))  # type: ignore[literal-required]
+    files, labels = (sorted({one[key].lower() for one in cards}) for key in ("name", "label"))
     at, of = ({name: float(i) for i, name in enumerate(names)} for names in (files, labels))
     accuracy = {True: "to the tolerance", False: "not to the tolerance"}
     return [
