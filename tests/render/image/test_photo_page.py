@@ -230,7 +230,9 @@ def test_steps_of_a_scale_stay_in_order_and_the_stated_one_is_marked(full):
         full, label="moderate or worse", top=top, ordered=True, stated="grade 2: words", rule="The mean, rounded.", notice="No!"
     )
     text = image_page(grades)
-    shown = re.findall(r'<th scope="row" title="([^"]*)">(?:<span[^>]*>(.)[^<]*</span>)?([^<]*)</th><td>([^<]*)', text)
+    shown = re.findall(
+        r'<th scope="row" title="([^"]*)">(?:<span[^>]*>(.)[^<]*</span>)?([^<]*)</th><td><i[^>]*></i></td><td>([^<]*)', text
+    )
     assert [one[2:] for one in shown] == [
         ("grade 0", "46.4%"),
         ("grade 1", "0.0%"),

@@ -25,7 +25,7 @@ def test_half_of_what_speaks_for_it_is_found_and_what_speaks_against_it_is_count
     assert found.places == "in the upper left"
     assert found.against == 0
     assert found.off == pytest.approx(0.5 * 3.6 / (400 - 3.6))  # errors of 3.6 in all, taken from the 200 inside
-    assert found.words == "half of what speaks for it lies in 5.6% of the picture, most of all in the upper left"
+    assert found.told() == "half of what speaks for it lies in 5.6% of the picture, most of all in the upper left"
 
 
 def test_no_error_within_the_certificate_moves_the_half_further_than_is_said(certificate):
@@ -53,14 +53,14 @@ def test_no_error_within_the_certificate_moves_the_half_further_than_is_said(cer
 def test_the_half_is_told_as_well_as_it_is_known(certificate, off, words):
     values = blob((20, 20, 20))
     error = 400 * off / (0.5 + off)  # what makes the bound so large
-    assert words in focus_of(values, certificate(error=error / 400, magnitude=400.0)).words
+    assert words in focus_of(values, certificate(error=error / 400, magnitude=400.0)).told()
 
 
 def test_nothing_speaks_for_it(certificate):
     for values in (np.zeros((3, 9, 9)), -np.ones((3, 9, 9)), np.full((3, 9, 9), np.nan)):
         found = focus_of(values, certificate())
         assert not found.inside.any()
-        assert found.words == "nothing in the picture speaks for it"
+        assert found.told() == "nothing in the picture speaks for it"
         assert "nothing to outline" in found.details
 
 

@@ -24,10 +24,14 @@ def page(explanation: Explanation, *, command: str | None, file: str | None = No
     result, answer, rival = explanation.result, explanation.answer, explanation.rival
     stated = next((one.label for one in explanation.answers if one.index == explanation.stated), "")
     baseline = f"the baseline ({explanation.baseline})"
+    # A long headline is cut after its first part, which the sentence need not say again.
+    title, said = explanation.title.partition(";")[0], explanation.sentence
+    again = said.removeprefix(f"{title}; ")
+    said = said if again == said else again[:1].upper() + again[1:]
     data = ImagePage(
         label=answer.label,
-        title=explanation.title,
-        says=explanation.sentence,
+        title=title,
+        says=said,
         photo=explanation.shown,
         main=result,
         name=explanation.photo.name,

@@ -156,13 +156,14 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """What the network said, where that lies in the picture, and how far the numbers can be trusted, in one line."""
+        from ...render.certificate_text import trust
         from ...render.image.whereabouts import photo_sentence
 
         if self.telling:
             return self.telling
         certificate = self.result.certificate.only
         if self.headline:
-            return f"{self.headline}; " + photo_sentence(self.answer.label, self.focus, certificate)
+            return f"{self.headline}; {self.focus.told(f'“{self.answer.label}”')}; {trust(certificate)}."
         rank = self.answers.index(self.answer) + 1
         return photo_sentence(self.title, self.focus, certificate, probability=self.answer.probability, rank=rank)
 

@@ -34,13 +34,17 @@ FIRST = 3
 
 STYLE = """
 .frames{--tall:min(58vh,36rem);--wide:calc(var(--tall)*var(--ratio,1));display:grid;gap:.75rem 1.25rem;align-items:start;
-grid-template:"photo answer said" auto "photo answer how" 1fr/minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}
+grid-template:"photo answer said" auto "photo answer rule" auto "photo answer how" 1fr/
+minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}
 .frames>.viewer{display:contents}
 .frames .look{grid-area:answer}
 .frames .side{grid-area:how}
 .frames .seen{grid-area:photo}
 .frames .seen img{max-width:var(--wide)}
 .frames .said-all{grid-area:said}
+.frames .rule{grid-area:rule;margin:0;font-size:.875rem;color:var(--soft)}
+.steps th{width:5rem}
+.steps td:nth-child(2){width:auto;padding:0 .5rem}
 .seen figcaption{color:var(--soft)}
 .chances{margin:0 0 .5rem;font-size:.9375rem}
 .chances th{font-weight:400;overflow-wrap:anywhere;padding:.1rem .5rem 0 0;border:0;width:auto}
@@ -70,9 +74,9 @@ grid-template:"photo answer said" auto "photo answer how" 1fr/minmax(0,var(--wid
 .versus{display:grid;grid-template-columns:minmax(0,26rem) minmax(0,1fr);gap:1rem 2rem}
 .versus h3{margin-top:0}
 .versus ul{margin:0 0 1rem;padding:0;list-style:none;font-variant-numeric:tabular-nums}
-@media(max-width:64rem){.frames{grid-template:"photo answer" auto "said how" auto/minmax(0,1fr) minmax(0,1fr)}}
-@media(max-width:40rem){.frames{gap:.5rem .75rem;
-grid-template:"photo said" auto "answer answer" auto "how how" auto/7rem minmax(0,1fr)}
+@media(max-width:64rem){.frames{grid-template:"photo answer" auto "said how" auto "rule how" 1fr/minmax(0,1fr) minmax(0,1fr)}}
+@media(max-width:40rem){.notice~.glance .frames{--tall:38vh}.frames{gap:.5rem .75rem;
+grid-template:"photo said" auto "answer answer" auto "rule rule" auto "how how" auto/7rem minmax(0,1fr)}
 .seen figcaption,.said-all h2{display:none}.chances{font-size:.875rem;margin:0}.chances .bar td{padding-bottom:.15rem}
 .said-all details{margin:0}.versus{grid-template-columns:minmax(0,1fr)}.regions{font-size:.8125rem}}
 """.strip()
@@ -302,30 +306,35 @@ def _answers(data: ImagePage) -> str:
     example = data.main.certificate.only
     if not data.top:
         said = f"{data.score_name[:1].upper()}{data.score_name[1:]}: {number(example.score, 3)}."
-        return f'<div class="said-all"><p>{escape(said)}</p>\n{_paragraph(data.rule, "rule")}</div>\n'
+        return f'<div class="said-all"><p>{escape(said)}</p></div>\n{_paragraph(data.rule, "rule")}'
     rows = [(label, _answer(data, label, sure)) for label, sure in data.top]
     first = list(rows) if data.ordered else rows[:FIRST]
     first += [row for row in rows[FIRST:] if row not in first and row[0] == data.label]
     rest = [row for row in rows if row not in first]
     head = '<div class="said-all"><h2>What the network said</h2>\n'
     more = f"<details><summary>{len(rest)} more</summary>\n{_table(rest)}</details>\n" if rest else ""
-    return f"{head}{_table(first)}{more}{_paragraph(data.rule, 'rule')}</div>\n"
+    kind = "chances steps" if data.ordered else "chances"
+    return f"{head}{_table(first, kind)}{more}</div>\n{_paragraph(data.rule, 'rule')}"
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> str:
-    return f'<table class="chances"><tbody>\n{"".join(row for _, row in rows)}</tbody></table>\n'
+def _table(rows: Sequence[tuple[str, str]], kind: str = "chances") -> str:
+    return f'<table class="{kind}"><tbody>\n{"".join(row for _, row in rows)}</tbody></table>\n'
 
 
 def _answer(data: ImagePage, label: str, sure: float) -> str:
+    """A row for an answer: a step of a scale with its bar beside it, another one with the bar below."""
     asked = label == (data.stated or data.label)
-    short = label.partition(":")[0] if data.ordered else label
-    mark = '<span class="point" aria-hidden="true">▸ </span>' if asked and data.ordered else ""
     kind, spoken = ("asked", ' aria-current="true"') if asked else ("other", "")
-    return (
-        f'<tr class="{kind}"{spoken}><th scope="row" title="{escape(label)}">{mark}{escape(short)}</th>'
-        f'<td>{escape(chance(sure))}</td></tr>\n<tr class="bar {kind}" aria-hidden="true">'
-        f'<td colspan="2"><i style="width:{100 * _within(sure):.2f}%"></i></td></tr>\n'
+    bar = f'<i style="width:{100 * _within(sure):.2f}%"></i>'
+    row, chances = (
+        f'<tr class="{kind}"{spoken}><th scope="row" title="{escape(label)}">',
+        f"<td>{escape(chance(sure))}</td></tr>\n",
     )
+    if data.ordered:
+        mark = '<span class="point" aria-hidden="true">▸ </span>' if asked else ""
+        return f"{row}{mark}{escape(label.partition(':')[0])}</th><td>{bar}</td>{chances}"
+    below = f'<tr class="bar {kind}" aria-hidden="true"><td colspan="2">{bar}</td></tr>\n'
+    return f"{row}{escape(label)}</th>{chances}{below}"
 
 
 def _within(chance: float) -> float:

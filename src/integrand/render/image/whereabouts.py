@@ -75,16 +75,19 @@ class Focus:
         """The share of the picture that it covers."""
         return float(self.inside.mean())
 
-    @property
-    def words(self) -> str:
-        """What the area holds, as the middle of a sentence."""
+    def told(self, what: str = "it") -> str:
+        """What the area holds, as the middle of a sentence.
+
+        Args:
+            what: what the evidence is for.
+        """
         if not self.inside.any():
-            return "nothing in the picture speaks for it"
+            return f"nothing in the picture speaks for {what}"
         if not self.off <= VAGUE:
-            return "where in the picture it comes from is too uncertain to say"
+            return f"where in the picture the evidence for {what} lies is too uncertain to say"
         half = "half" if self.off <= CLEAR else "about half" if self.off <= ROUGH else f"half (± {percent(self.off)})"
         where = f"spread {EVERYWHERE}" if self.places == EVERYWHERE else f"most of all {self.places}"
-        return f"{half} of what speaks for it lies in {percent(self.area)} of the picture, {where}"
+        return f"{half} of what speaks for {what} lies in {percent(self.area)} of the picture, {where}"
 
     @property
     def details(self) -> str:
@@ -187,7 +190,7 @@ def photo_sentence(
         which = f"the network's {ORDINALS[rank - 1] if rank <= len(ORDINALS) else f'no. {rank}'} answer"
     sure = "" if math.isnan(probability) else chance(probability, digits=0 if 0.01 <= probability < 0.995 else 1)
     said = ", ".join(filter(None, (sure, which)))
-    return f"{label}{f' ({said})' if said else ''}: {focus.words}; {trust(certificate)}."
+    return f"{label}{f' ({said})' if said else ''}: {focus.told()}; {trust(certificate)}."
 
 
 def chance(value: float, *, digits: int = 1) -> str:
