@@ -15,10 +15,12 @@ from ...words import short_repr
 from ..images.photo_files import Photo, as_photo
 
 Pixels = NDArray[np.uint8]
+Values = NDArray[np.float32]
 Points = NDArray[np.float64]
 
 SEARCH = 256  # pixels of the longer side on which the disc is looked for
-NEAR = 0.015  # of the radius: what counts as on the circle
+NEAR = 0.03  # of the radius: how far from the circle a point still counts for something
+SETTLED = 100  # rounds within which the fitted circle settles: a dozen, usually
 FILLS = 0.05  # of the side: a disc that fills its square this well stays as it is; training moved photos by as much
 
 LARGEST = 8192
@@ -38,11 +40,13 @@ class Eye:
 
     Attributes:
         photo: 512 x 512 pixels, the disc of the retina filling the square, black around it; its notes say what was done.
+        values: the same pixels before they were rounded to whole numbers, (512, 512, 3) from 0 to 255; the grader takes these.
         inside: (512, 512), True where the photo shows retina.
         fundus: whether it looks like a fundus photo at all.
     """
 
     photo: Photo
+    values: Values
     inside: NDArray[np.bool_]
     fundus: bool
 
@@ -53,23 +57,23 @@ class Eye:
         """Remarks on the photo that a reader of the result should know."""
         return self.photo.notes
 
-    def baseline(self, name: BaselineName) -> list[Pixels]:
-        """Uninformative versions of this eye, (512, 512, 3) each, black outside the disc as the photo is.
+    def baseline(self, name: BaselineName) -> list[Values]:
+        """Uninformative versions of this eye, (512, 512, 3) each, from 0 to 255, black outside the disc as the photo is.
 
         ``black``; ``retina``: all of it in its median colour; ``blurred``: by a Gaussian of 32 pixels; ``average``: these
         three, to be averaged over.
         """
         if name not in BASELINES:
             raise OptionError(f"got baseline {name!r}; expected one of {', '.join(BASELINES)}.")
-        pixels, inside = self.photo.pixels, self.inside[..., None]
-        found: list[Pixels] = []
+        values, inside = self.values, self.inside[..., None]
+        found: list[Values] = []
         if name in ("black", "average"):
-            found.append(np.zeros_like(pixels))
+            found.append(np.zeros_like(values))
         if name in ("retina", "average"):
-            colour = np.median(pixels[self.inside], axis=0) if self.inside.any() else np.zeros(3)
-            found.append(np.where(inside, colour, 0).round().astype(np.uint8))
+            colour = np.median(values[self.inside], axis=0) if self.inside.any() else np.zeros(3)
+            found.append(np.where(inside, colour, 0).astype(np.float32))
         if name in ("blurred", "average"):
-            found.append(smoothed(pixels, self.inside, BLUR))
+            found.append(smoothed(values, self.inside, BLUR))
         return found
 
 
@@ -81,7 +85,8 @@ def see(photo: Photo | Pixels | str | Path) -> Eye:
     """
     photo = as_photo(photo)
     disc = find_disc(photo.pixels)
-    pixels, place, shown = framed(photo.pixels, disc, SIDE)
+    values, place, shown = framed(photo.pixels, disc, SIDE)
+    pixels = np.rint(values).astype(np.uint8)
     circle = place.mask(SIDE, SIDE)
     inside = circle & shown if disc.found else shown
     notes, fundus = _remarks(pixels, inside, disc.found)
@@ -91,7 +96,7 @@ def see(photo: Photo | Pixels | str | Path) -> Eye:
     if 2 * disc.radius < 0.75 * SIDE:
         notes += (f"the retina is only {2 * disc.radius:.0f} px across; with under {SIDE}, small lesions cannot be seen.",)
     seen = Photo(pixels=pixels, name=photo.name, notes=photo.notes + notes, digest=photo.digest)
-    return Eye(seen, inside, fundus)
+    return Eye(seen, values, inside, fundus)
 
 
 @dataclass(frozen=True)
@@ -131,24 +136,26 @@ def find_disc(pixels: Pixels) -> Disc:
     height, width = pixels.shape[:2]
     whole = Disc(width / 2, height / 2, max(height, width) / 2, 0.0)
     scale = max(1.0, max(height, width) / SEARCH)
-    light = _reduced(pixels, scale).max(axis=2).astype(np.float64)
+    light = _reduced(pixels, scale)
     ground = min(float(np.median(corner)) for corner in _corners(light))
     bright = float(np.percentile(light, 95))
-    lit = light > ground + max(0.1 * (bright - ground), 5.0)
-    points = _rim(lit)
+    level = ground + max(0.1 * (bright - ground), 5.0)
+    points = _rim(light, level)
     circle = _circle(points, light.shape) if len(points) >= 20 else None
     if circle is None:
         return whole
     x, y, radius = circle
-    support = _support(lit, x, y, radius)
+    support = _support(light > level, x, y, radius)
     found = Disc((x + 0.5) * width / light.shape[1], (y + 0.5) * height / light.shape[0], radius * scale, support)
     return found if found.found else whole
 
 
-def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Pixels, Disc, NDArray[np.bool_]]:
+def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Values, Disc, NDArray[np.bool_]]:
     """The disc in a black square of ``side`` pixels, its position there, and the mask of pixels that show the photo.
 
-    A photo that is already such a square is only resized, so that photos prepared elsewhere stay what they are.
+    A photo that is already such a square is only resized, so that photos prepared elsewhere stay what they are. Nothing is
+    rounded, neither the place of the square nor the pixels, so that a slightly different photo gives a slightly different
+    square: rounded to whole pixels, the grader's logits jump by up to half a unit when the disc moves by a hair.
     """
     height, width = pixels.shape[:2]
     image = pillow()
@@ -159,23 +166,35 @@ def framed(pixels: Pixels, disc: Disc, side: int) -> tuple[Pixels, Disc, NDArray
         height, width = pixels.shape[:2]
     half = max(height, width) / 2
     off = max(abs(disc.x - width / 2), abs(disc.y - height / 2), abs(disc.radius - half)) / (2 * half)
-    left, top, length = round(disc.x - disc.radius), round(disc.y - disc.radius), max(1, round(2 * disc.radius))
+    left, top, length = disc.x - disc.radius, disc.y - disc.radius, max(1.0, 2 * disc.radius)
     if height == width and off <= FILLS:
-        left, top, length = 0, 0, width
-    square = image.fromarray(pixels)
-    if (left, top, length, length) != (0, 0, width, height):
-        square = image.new("RGB", (length, length))
-        square.paste(image.fromarray(pixels), (-left, -top))
+        left, top, length = 0.0, 0.0, float(width)
     scale = side / length
     place = Disc((disc.x - left) * scale, (disc.y - top) * scale, disc.radius * scale, disc.support)
     centres = (np.arange(side) + 0.5) / scale
     across, down = centres + left, centres + top
     shown = ((down > 0) & (down < height))[:, None] & ((across > 0) & (across < width))
-    square = square if length == side else square.resize((side, side), image.Resampling.BICUBIC)
-    return np.asarray(square), place, shown
+    return _cut(pixels, left, top, length, side), place, shown
 
 
-def smoothed(pixels: Pixels, inside: NDArray[np.bool_], sigma: float) -> Pixels:
+def _cut(pixels: Pixels, left: float, top: float, length: float, side: int) -> Values:
+    """A square of a photo, black beyond its edges, resized to ``side`` pixels; its corner and length may be fractions."""
+    height, width = pixels.shape[:2]
+    if (left, top, length, length) == (0, 0, width, height) and length == side:
+        return pixels.astype(np.float32)
+    image = pillow()
+    corner = math.floor(left), math.floor(top)
+    size = tuple(math.ceil(start + length) - first for start, first in zip((left, top), corner, strict=True))
+    box = (left - corner[0], top - corner[1], left - corner[0] + length, top - corner[1] + length)
+    found = np.empty((side, side, 3), np.float32)
+    for channel in range(3):  # one at a time, in floating point: four bytes for a pixel, as in a colour picture of Pillow
+        square = image.new("F", size)
+        square.paste(image.fromarray(pixels[..., channel].astype(np.float32)), (-corner[0], -corner[1]))
+        found[..., channel] = np.asarray(square.resize((side, side), image.Resampling.BICUBIC, box=box))
+    return found.clip(0, 255)
+
+
+def smoothed(pixels: Values | Pixels, inside: NDArray[np.bool_], sigma: float) -> Values:
     """A Gaussian blur restricted to a mask: pixels outside contribute nothing and become black.
 
     Args:
@@ -189,8 +208,7 @@ def smoothed(pixels: Pixels, inside: NDArray[np.bool_], sigma: float) -> Pixels:
     layers = np.stack([*(pixels[..., k] * weight for k in range(3)), weight])
     layers = (down @ layers @ across).transpose(1, 2, 0)
     mean = layers[..., :3] / np.maximum(layers[..., 3:], 1e-12)
-    blurred: Pixels = np.where(inside[..., None], mean, 0).round().astype(np.uint8)
-    return blurred
+    return np.where(inside[..., None], mean, 0).astype(np.float32)
 
 
 def pillow() -> Any:
@@ -202,11 +220,21 @@ def pillow() -> Any:
     return Image
 
 
-def _reduced(pixels: Pixels, scale: float) -> Pixels:
+def _reduced(pixels: Pixels, scale: float) -> Points:
+    """The brightest channel of a photo, averaged over squares of about ``scale`` pixels; sums of bytes, so exact."""
     height, width = pixels.shape[:2]
-    size = (max(1, round(width / scale)), max(1, round(height / scale)))
-    image = pillow()
-    return np.asarray(image.fromarray(pixels).resize(size, image.Resampling.BOX)) if scale > 1 else pixels
+    if scale <= 1:
+        return np.asarray(pixels.max(axis=2), np.float64)
+    rows, columns = (_edges(n, scale) for n in (height, width))
+    total = np.add.reduceat(np.add.reduceat(pixels, rows, axis=0, dtype=np.uint32), columns, axis=1, dtype=np.uint32)
+    area = np.outer(np.diff([*rows, height]), np.diff([*columns, width]))
+    light: Points = total.max(axis=2) / area
+    return light
+
+
+def _edges(side: int, scale: float) -> NDArray[np.int64]:
+    """Where each of the parts of about ``scale`` pixels begins that a side is divided into."""
+    return np.rint(np.linspace(0, side, max(1, round(side / scale)), endpoint=False)).astype(np.int64)
 
 
 def _corners(light: NDArray[Any]) -> list[NDArray[Any]]:
@@ -214,22 +242,28 @@ def _corners(light: NDArray[Any]) -> list[NDArray[Any]]:
     return [light[:h, :w], light[:h, -w:], light[-h:, :w], light[-h:, -w:]]
 
 
-def _rim(lit: NDArray[np.bool_]) -> Points:
-    """The points where light begins and ends along each row and column, except at the photo's own edge: (N, 2), x and y."""
+def _rim(light: Points, level: float) -> Points:
+    """The points where light begins and ends along each row and column, except at the photo's own edge: (N, 2), x and y.
+
+    They lie between the last dark pixel and the first lit one, in proportion, so that they move only as the light does.
+    """
     found = []
-    for turned, grid in ((False, lit), (True, lit.T)):
-        rows = np.flatnonzero(grid.any(axis=1))
-        last = grid.shape[1] - 1
-        for at in (grid[rows].argmax(axis=1), last - grid[rows, ::-1].argmax(axis=1)):
-            free = (at > 0) & (at < last)
-            pair = (rows[free], at[free]) if turned else (at[free], rows[free])
-            found.append(np.stack(pair, axis=1).astype(np.float64))
+    for turned, grid in ((False, light), (True, light.T)):
+        for mirrored in (False, True):
+            seen = grid[:, ::-1] if mirrored else grid
+            first = (seen > level).argmax(axis=1)
+            rows = np.flatnonzero(first > 0)  # 0: lit up to the edge of the photo, or not lit at all
+            dark, lit = seen[rows, first[rows] - 1], seen[rows, first[rows]]
+            at = first[rows] - 1 + (level - dark) / (lit - dark)
+            at = grid.shape[1] - 1 - at if mirrored else at
+            found.append(np.stack((rows, at) if turned else (at, rows), axis=1))
     return np.concatenate(found)
 
 
 def _circle(points: Points, shape: tuple[int, ...]) -> tuple[float, float, float] | None:
     """The circle that most points lie on; outliers, such as shadows and marks, are left out."""
-    threes = points[np.random.default_rng(0).integers(len(points), size=(600, 3))]
+    drawn = np.random.default_rng(0).random((600, 3))  # of the way along the points: one more or less changes little
+    threes = points[(drawn * len(points)).astype(int)]
     a, b = threes[:, 1] - threes[:, 0], threes[:, 2] - threes[:, 0]
     cross = 2 * (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
     keep = np.abs(cross) > 1e-6
@@ -241,23 +275,33 @@ def _circle(points: Points, shape: tuple[int, ...]) -> tuple[float, float, float
     if not likely.any():
         return None
     radius, centre = radius[likely], centre[likely]
-    away = np.abs(np.hypot(*(points[None] - centre[:, None]).transpose(2, 0, 1)) - radius[:, None])
-    best = int((away < NEAR * radius[:, None]).sum(axis=1).argmax())
-    x, y, r = float(centre[best, 0]), float(centre[best, 1]), float(radius[best])
-    for _ in range(3):
-        near = points[np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) - r) < NEAR * r]
-        if len(near) < 10:
+    best = int(_weights(points[None], centre[:, None], radius[:, None]).sum(axis=1).argmax())
+    circle = np.array([*centre[best], radius[best]])
+    for _ in range(SETTLED):
+        weights = _weights(points, circle[:2], circle[2])
+        if (weights > 0).sum() < 10:
             return None
-        x, y, r = _least_squares(near)
-    return x, y, r + 0.5  # the rim is the last lit pixel, the disc ends at its far side
+        before, circle = circle, _least_squares(points, weights)
+        if np.abs(circle - before).max() < 1e-9:
+            break
+    x, y, r = circle.tolist()
+    return x, y, r
 
 
-def _least_squares(points: Points) -> tuple[float, float, float]:
-    """The circle x² + y² = 2 a x + 2 b y + c fitted to the points by least squares."""
-    mean = points.mean(axis=0)
-    p = points - mean
-    (a, b, c), *_ = np.linalg.lstsq(np.column_stack([2 * p, np.ones(len(p))]), (p**2).sum(axis=1), rcond=None)
-    return float(a + mean[0]), float(b + mean[1]), float(np.sqrt(max(c + a * a + b * b, 0.0)))
+def _weights(points: Points, centre: Points, radius: Any) -> Points:
+    """How much each point counts: 1 on the circle, falling smoothly to 0 at :data:`NEAR` of the radius (Tukey's biweight)."""
+    away = np.abs(np.hypot(points[..., 0] - centre[..., 0], points[..., 1] - centre[..., 1]) - radius)
+    weights: Points = (1 - np.minimum(away / (NEAR * radius), 1) ** 2) ** 2
+    return weights
+
+
+def _least_squares(points: Points, weights: Points) -> Points:
+    """The circle x² + y² = 2 a x + 2 b y + c fitted to weighted points by least squares: its centre and radius."""
+    mean = weights @ points / weights.sum()
+    p, root = points - mean, np.sqrt(weights)
+    terms = np.column_stack([2 * p, np.ones(len(p))]) * root[:, None]
+    (a, b, c), *_ = np.linalg.lstsq(terms, (p**2).sum(axis=1) * root, rcond=None)
+    return np.array([a + mean[0], b + mean[1], np.sqrt(max(c + a * a + b * b, 0.0))])
 
 
 def _support(lit: NDArray[np.bool_], x: float, y: float, radius: float) -> float:

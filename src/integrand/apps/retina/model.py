@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
+from ...functions.model_state import undisturbed
 from ...loading import shipped
 from ...render.notebook import text_table
 from ...words import short_repr
@@ -26,7 +27,7 @@ from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
 from ..images.result import Answer, Explanation, PhotoCase
 from ..images.sources import efficientnet_lite0
-from .fundus import SIDE, BaselineName, Eye, Pixels, see
+from .fundus import SIDE, BaselineName, Eye, Pixels, Values, see
 
 WEIGHTS = "retina.safetensors"
 PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
@@ -154,9 +155,9 @@ class Grader:
         """Find the retina and frame it as the photos that the grader was trained on: see :func:`see`."""
         return see(photo)
 
-    def input(self, eye: Eye | Pixels) -> Tensor:
-        """The network's input for an eye, (1, 3, 512, 512)."""
-        pixels = eye.photo.pixels if isinstance(eye, Eye) else eye
+    def input(self, eye: Eye | Values | Pixels) -> Tensor:
+        """The network's input for an eye, or for pixels framed as those of one, (1, 3, 512, 512)."""
+        pixels = eye.values if isinstance(eye, Eye) else eye
         return self.network.preprocess.input(pixels).to(self.network.device)
 
     def baseline(self, eye: Eye, name: BaselineName = "blurred") -> Tensor:
@@ -165,9 +166,9 @@ class Grader:
         return found if len(found) > 1 else found[0]
 
     def grade(self, photo: Eye | Photo | Pixels | str | Path) -> Grade:
-        """Grade a photo."""
+        """Grade a photo, in full float32 on a GPU too."""
         eye = photo if isinstance(photo, Eye) else self.see(photo)
-        with torch.no_grad():
+        with undisturbed(self.network.module), torch.no_grad():
             return Grade.of(self.network.module(self.input(eye))[0].float().cpu(), eye.notes)
 
     def find(self, target: str | int) -> int:
