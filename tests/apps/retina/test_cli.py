@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from integrand.apps.retina import NOTICE
 from integrand.cli import main
 from integrand.cli.app import app
 
@@ -37,15 +38,16 @@ def test_a_healthy_eye(eye: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch, "retina", "eye.jpg", "--tol", "0.5", "--json", "--out", "eye.html")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert found["title"].startswith("grade 0 of 4: no apparent retinopathy; probability of moderate or worse")
-    assert found["explained"]["label"] == "mild or worse"
+    assert found["title"] == "grade 0 of 4: no apparent retinopathy"
+    assert found["explained"]["label"] == "any retinopathy"
+    assert found["grade"]["stated"] == 0
+    assert found["notice"] == NOTICE
     assert sum(answer["probability"] for answer in found["answers"]) == pytest.approx(1)
     grades = {answer["index"]: answer["probability"] for answer in found["answers"]}
     assert found["explained"]["probability"] == pytest.approx(1 - grades[0], abs=1e-9)
     assert found["rival"] is None
     page = (eye.parent / "eye.html").read_text(encoding="utf-8")
-    assert "not a medical device" in page
-    assert "speaks for “mild or worse”" in page
+    assert NOTICE in page
 
 
 def test_a_target_that_is_none(eye: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -154,9 +155,85 @@ def test_grades_follow_from_the_cumulative_logits():
     assert crossed.expected == pytest.approx(0.95, abs=1e-6)
     assert crossed.probabilities == pytest.approx((0.6, 0.0, 0.3, 0.05, 0.05), abs=1e-6)
     assert sum(crossed.probabilities) == pytest.approx(1)
-    assert "most probable alone is 0" in str(crossed)
     assert retina.Grade.of([9.0, *[-9.0] * 4]).target == 1  # for a healthy eye: what speaks for any retinopathy
     assert retina.Grade.of([-9.0, *[9.0] * 4]).target == 4
+
+
+def graded(*at_least):
+    return retina.Grade.of([0.0, *torch.tensor(at_least, dtype=torch.float64).logit().tolist()])
+
+
+def test_a_grade_that_is_less_likely_than_not_is_called_uncertain_with_its_range():
+    torn = graded(0.536, 0.53, 0.52, 0.01)  # the mean is 1.6, but nothing speaks for 2: it is either 0 or 3
+    assert (torn.grade, torn.uncertain, torn.between) == (2, True, (0, 3))
+    assert torn.headline == "between grades 0 and 3 of 4, uncertain"
+    assert torn.sentence == "between grades 0 and 3 of 4, uncertain (referable: 53%)."
+    assert "grades 0: 46%  1: 1%  [2: 1%]  3: 51%  4: 1%" in str(torn)
+    assert torn.rule == (
+        "Grade 2 is the mean of the grades weighted by their probabilities, 1.60, rounded, and uncertain: it has under 50% "
+        "itself, and only grades 0 to 3 together have 80%."
+    )
+    sure = graded(0.99, 0.97, 0.1, 0.01)
+    assert (sure.grade, sure.uncertain, sure.between) == (2, False, (2, 2))
+    assert sure.headline.startswith("grade 2 of 4: moderate")
+    assert sure.rule == "Grade 2 is the mean of the grades weighted by their probabilities, 2.07, rounded."
+    assert graded(0.01, 0.001, 0.001, 0.001).sentence == "grade 0 of 4, no retinopathy (referable: under 1%)."
+
+
+def test_a_grade_that_is_not_called_uncertain_is_the_likeliest_one():
+    for at_least in np.random.default_rng(0).uniform(1e-3, 1 - 1e-3, (2000, 4)):
+        grade = graded(*at_least)
+        low, high = grade.between
+        assert low <= grade.grade <= high
+        assert sum(grade.probabilities[low : high + 1]) >= 0.8
+        assert grade.uncertain or int(np.argmax(grade.probabilities)) == grade.grade
+
+
+@pytest.fixture(scope="module")
+def healthy(grader):
+    """A healthy eye, examined roughly."""
+    skimage = pytest.importorskip("skimage")
+    return grader.examine(skimage.data.retina(), tol=0.5)
+
+
+def test_an_examined_eye_lists_the_grades_in_order_and_marks_the_stated_one(healthy):
+    assert [answer.index for answer in healthy.answers] == [0, 1, 2, 3, 4]
+    assert healthy.ordered
+    assert healthy.stated == healthy.grade.grade == 0
+    assert healthy.rule == healthy.grade.rule
+    numbers = healthy.numbers()
+    assert [one["index"] for one in numbers["answers"]] == [0, 1, 2, 3, 4]
+    assert numbers["grade"] == healthy.grade.numbers()
+    assert numbers["grade"]["stated"] == 0
+    assert numbers["rule"] == healthy.rule
+    assert numbers["sentence"] == healthy.sentence
+
+
+def test_everything_said_of_an_eye_says_that_it_is_no_medical_device(healthy):
+    for said in (repr(healthy), str(healthy), repr(healthy.grade), str(healthy.grade), healthy.numbers()["notice"]):
+        assert retina.NOTICE in said
+    assert retina.NOTICE.startswith("Not a medical device: for research, not for diagnosing, treating")
+    assert not re.search(r"\.md|integrand.models|/", retina.NOTICE)  # no file to look for
+    assert max(map(len, (repr(healthy), repr(healthy.grade)))) < 700
+
+
+def test_a_healthy_eye_is_told_as_what_speaks_against_a_disease(healthy):
+    assert healthy.view == "regions"
+    assert healthy.answer.label == "any retinopathy"
+    assert "\n" not in healthy.sentence
+    assert "speaks against “any retinopathy”" in healthy.sentence
+    assert healthy.sentence.startswith("grade 0 of 4, no retinopathy (referable: 2%): ")
+
+
+def test_where_the_evidence_lies_is_read_off_sums_over_regions(healthy):
+    """Made up: the network says yes because of the lower right, and pluses and minuses cancel in the upper left."""
+    values = torch.zeros_like(healthy.result.values)
+    values[..., 20:120:2, 20:120], values[..., 21:121:2, 20:120] = 0.02, -0.02  # 20 times what follows
+    values[..., 380:480, 380:480] = 1e-3
+    only = replace(healthy.result.certificate.only, score=3.0)
+    result = replace(healthy.result, values=values, certificate=replace(healthy.result.certificate, examples=(only,)))
+    found = replace(healthy, result=result)
+    assert found.whereabouts == "what speaks for “any retinopathy” lies most of all in the lower right"
 
 
 def test_outputs_are_numbered_as_grades(grader):

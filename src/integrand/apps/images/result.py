@@ -143,7 +143,8 @@ class Explanation:
         """The network's answer in words."""
         return self.headline or self.answer.label
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @cached_property
     def focus(self) -> Focus:

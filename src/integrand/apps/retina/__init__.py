@@ -5,7 +5,7 @@
     print(grader.grade(eye))                          # grade 2: moderate non-proliferative diabetic retinopathy, ...
     why = grader.explain(eye, target="referable")     # which pixels speak for it
 
-The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
+The grader is not a medical device: it is for research, not for diagnosing or treating anybody.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
     from .fundus import BASELINES, BaselineName, Eye, see
-    from .model import GRADES, SCORES, Evidence, Grade, Grader, load
+    from .model import SCORES, Evidence, Grader, load
+    from .result import GRADES, NOTICE, ExaminedEye, Grade
 else:
     __getattr__, __dir__ = loaded_on_use(
         __name__,
@@ -25,11 +26,13 @@ else:
             "BaselineName": "fundus",
             "Eye": "fundus",
             "see": "fundus",
-            "GRADES": "model",
             "SCORES": "model",
             "Evidence": "model",
-            "Grade": "model",
             "Grader": "model",
+            "GRADES": "result",
+            "NOTICE": "result",
+            "ExaminedEye": "result",
+            "Grade": "result",
             "load": "model",
         },
     )
@@ -37,9 +40,11 @@ else:
 __all__ = [
     "BASELINES",
     "GRADES",
+    "NOTICE",
     "SCORES",
     "BaselineName",
     "Evidence",
+    "ExaminedEye",
     "Eye",
     "Grade",
     "Grader",

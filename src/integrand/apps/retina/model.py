@@ -1,18 +1,14 @@
 """The retinopathy grader: its network, the grade it gives to a fundus photo, and the explanation of that grade.
 
-The grader is no medical device: see the model card, ``retina.md`` in the distribution ``integrand-models``.
+The grader is not a medical device: it is for research, not for diagnosing or treating anybody.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,30 +16,20 @@ from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...functions.model_state import undisturbed
 from ...loading import shipped
-from ...render.notebook import text_table
-from ...words import short_repr
 from ..images.model import Network
 from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
-from ..images.result import Answer, Explanation, PhotoCase
+from ..images.result import Answer, PhotoCase
 from ..images.sources import efficientnet_lite0
 from .fundus import SIDE, BaselineName, Eye, Pixels, Values, see
+from .result import GRADES, ExaminedEye, Grade
 
 WEIGHTS = "retina.safetensors"
 PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
 
-GRADES = (
-    "no apparent retinopathy",
-    "mild non-proliferative diabetic retinopathy",
-    "moderate non-proliferative diabetic retinopathy",
-    "severe non-proliferative diabetic retinopathy",
-    "proliferative diabetic retinopathy",
-)
-"""The grades 0 to 4 of the international clinical scale, in words."""
-
 SCORES = (
     "no retinopathy, healthy",
-    "mild or worse, any retinopathy",
+    "any retinopathy, mild or worse",
     "moderate or worse, referable",
     "severe or worse",
     "proliferative",
@@ -65,79 +51,6 @@ class Evidence(nn.Module):
         """The evidence for "no retinopathy" and for grades 1 to 4 or worse, from (N, 3, 512, 512) to (N, 5)."""
         logits = self.network(x)
         return torch.cat([-logits[:, :1], logits], dim=1)
-
-
-def falling(values: Sequence[float]) -> list[float]:
-    """The nearest sequence that does not rise and has the same sum; neighbours that rise are replaced by their mean.
-
-    >>> falling([0.9, 0.2, 0.4, 0.1])
-    [0.9, 0.30000000000000004, 0.30000000000000004, 0.1]
-    """
-    pools: list[list[float]] = []
-    for value in values:
-        pools.append([value])
-        while len(pools) > 1 and np.mean(pools[-2]) < np.mean(pools[-1]):
-            last = pools.pop()
-            pools[-1] += last
-    return [float(np.mean(pool)) for pool in pools for _ in pool]
-
-
-@dataclass(frozen=True)
-class Grade:
-    """The grader's assessment of one photo.
-
-    Attributes:
-        grade: 0 to 4 on the international scale: the expected grade, rounded.
-        expected: the expected grade, which is the sum of ``at_least``.
-        at_least: the probabilities that the grade is at least 1, 2, 3, 4. Each comes from a logit of its own; where they rise
-            with the grade, which probabilities cannot, neighbours share their mean, so that the sum stays.
-        notes: what to know about the photo before trusting any of it.
-    """
-
-    grade: int
-    expected: float
-    at_least: tuple[float, float, float, float]
-    notes: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(scores: Tensor | Sequence[float], notes: tuple[str, ...] = ()) -> Grade:
-        """The grade from the network's five outputs for one photo, (5,)."""
-        one, two, three, four = falling(torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid().tolist())
-        expected = one + two + three + four
-        return Grade(min(4, round(expected)), expected, (one, two, three, four), notes)
-
-    @property
-    def words(self) -> str:
-        """The grade in words."""
-        return GRADES[self.grade]
-
-    @property
-    def referable(self) -> bool:
-        """Whether moderate retinopathy or worse is more likely than not."""
-        return self.at_least[1] >= 0.5
-
-    @property
-    def probabilities(self) -> tuple[float, ...]:
-        """The probabilities of the grades 0 to 4; they add up to 1."""
-        return tuple(above - below for above, below in pairwise([1.0, *self.at_least, 0.0]))
-
-    @property
-    def target(self) -> int:
-        """The output that is explained by default: the evidence for this grade or worse.
-
-        For grade 0 it is that for any retinopathy: what speaks for it, and what against.
-        """
-        return max(1, self.grade)
-
-    __repr__ = short_repr
-    _repr_html_ = text_table
-
-    def __str__(self) -> str:
-        lines = [f"grade {self.grade} of 4: {self.words}; probability of moderate or worse (referable): {self.at_least[1]:.0%}"]
-        likely = int(np.argmax(self.probabilities))
-        apart = "" if likely == self.grade else f" (the most probable alone is {likely}; {self.grade} is the mean, rounded)"
-        lines.append("grades 0 to 4: " + "  ".join(f"{p:.0%}" for p in self.probabilities) + apart)
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +82,7 @@ class Grader:
         """Grade a photo, in full float32 on a GPU too."""
         eye = photo if isinstance(photo, Eye) else self.see(photo)
         with undisturbed(self.network.module), torch.no_grad():
-            return Grade.of(self.network.module(self.input(eye))[0].float().cpu(), eye.notes)
+            return Grade.of(self.network.module(self.input(eye))[0].float().cpu(), eye.notes, fundus=eye.fundus)
 
     def find(self, target: str | int) -> int:
         """The output that a target names: ``referable``, ``any``, ``healthy``, or a grade ("3" is "severe or worse")."""
@@ -208,7 +121,7 @@ class Grader:
         target: str | int | None = None,
         baseline: BaselineName = "blurred",
         **options: Any,
-    ) -> Explanation:
+    ) -> ExaminedEye:
         """Grade a photo and explain the grade; the result can be drawn and saved as a page, a picture or numbers.
 
         Args:
@@ -220,16 +133,12 @@ class Grader:
         eye = photo if isinstance(photo, Eye) else self.see(photo)
         grade = self.grade(eye)
         index = grade.target if target is None else self.find(target)
-        likely = sorted(enumerate(grade.probabilities), key=lambda one: -one[1])
-        answers = tuple(Answer(k, f"grade {k}: {GRADES[k]}", chance) for k, chance in likely)
+        answers = tuple(Answer(k, f"grade {k}: {GRADES[k]}", chance) for k, chance in enumerate(grade.probabilities))
         sure = 1 - grade.at_least[0] if index == 0 else grade.at_least[index - 1]
         answer = Answer(index, self.network.label(index), sure)
         start = self.baseline(eye, baseline)
         case = PhotoCase(eye.photo, self.network, self.input(eye), answers, answer, "logit", baseline, start)
-        headline = str(grade).splitlines()[0]
-        if not eye.fundus:
-            headline = f"this does not look like a photo of a retina, and a grade of it means nothing ({grade.grade} of 4)"
-        return dataclasses.replace(case.explained(**options), headline=headline)
+        return ExaminedEye.of(case.explained(**options), grade)
 
 
 def load(device: torch.device | str | None = None) -> Grader:
@@ -240,5 +149,4 @@ def load(device: torch.device | str | None = None) -> Grader:
     assert isinstance(network, nn.Module)
     module = Evidence(network.float()).eval().requires_grad_(False).to(place)
     source = "integrand's own, trained on DeepDRiD (CC BY-SA 4.0) by training/retina.py"
-    notes = ("not a medical device: see the model card, retina.md in the package integrand-models",)
-    return Grader(Network("retina", module, PREPROCESS, SCORES, source, notes, len(SCORES)))
+    return Grader(Network("retina", module, PREPROCESS, SCORES, source, outputs=len(SCORES)))
