@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks.grades import auc, kappa
 from integrand.apps import retina
 from integrand.apps.photos import read
 from integrand.apps.retina.fundus import Disc, find_disc, framed, smoothed
@@ -187,6 +188,13 @@ def test_a_grade_that_is_not_called_uncertain_is_the_likeliest_one():
         assert low <= grade.grade <= high
         assert sum(grade.probabilities[low : high + 1]) >= 0.8
         assert grade.uncertain or int(np.argmax(grade.probabilities)) == grade.grade
+
+
+def test_agreement_and_ranking_are_what_they_are_by_hand():
+    assert kappa([0, 1, 2, 3, 4], [0, 1, 2, 3, 4]) == 1
+    assert kappa([0, 4], [4, 0]) == -1
+    assert kappa([0, 0, 4, 4], [0, 4, 0, 4]) == 0  # as often right as wrong
+    assert auc([0.9, 0.5], [0.5, 0.1]) == 0.875  # three pairs of four in order, one tied
 
 
 @pytest.fixture(scope="module")
