@@ -101,7 +101,12 @@ const csv = (table) =>
     )
     .join("\r\n") + "\r\n";
 
-const styles = () => [...document.querySelectorAll("style")].map((style) => style.textContent).join("\n");
+// A saved picture keeps the colours of the screen it was saved from, wherever it is looked at.
+const styles = () => {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const text = [...document.querySelectorAll("style")].map((style) => style.textContent).join("\n");
+  return text.replaceAll(/@media\s*\(prefers-color-scheme:\s*dark\)/g, dark ? "@media all" : "@media not all");
+};
 const paper = () => getComputedStyle(document.body).backgroundColor;
 
 // An element as an SVG document of its own, with the page's styles; what is no SVG stands in one as foreign content.
