@@ -7,7 +7,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -141,9 +141,9 @@ def test_refused_options(options):
 
 def test_every_atom_and_bond_can_be_pointed_at():
     one = made()
-    text = pictures.svg(one)
-    for kind, values, names in (("atom", one.atoms, one.names), ("bond", one.bonds, None)):
-        found = marked(text, kind)
+    for pairs, (kind, values, names) in product(("halves", "arcs"), (("atom", None, one.names), ("bond", one.bonds, None))):
+        found = marked(pictures.svg(one, pairs=pairs), kind)
+        values = values if values is not None else one.per_atom if pairs == "halves" else one.atoms
         assert [int(mark.get(f"data-{kind}")) for mark in found] == list(range(len(values)))
         assert [float(mark.get("data-value")) for mark in found] == pytest.approx(values.tolist(), rel=1e-5)
         for k, name in enumerate(names or ()):
@@ -160,7 +160,7 @@ def test_marks_are_where_rdkit_draws_the_atoms():
 def test_arcs_are_for_pairs_that_are_not_bonds():
     pairs = only(4, (0, 1, 1.0), (0, 2, 0.5), (1, 3, -0.7), (0, 3, 0.01))
     one = made("CCCO", [0.1] * 4, pairs)
-    text = pictures.svg(one, size=(900, 500))
+    text = pictures.svg(one, pairs="arcs", size=(900, 500))
     assert {tuple(map(int, mark.get("data-pair").split())) for mark in marked(text, "pair")} == {(0, 2), (1, 3)}
     # 0.5 and 0.7 of 1.21 in all; the weak one is said, not hidden
     assert "arcs: 2 of 3 other pairs, 99% of their magnitude; the rest adds +0.01" in text
@@ -171,7 +171,7 @@ def test_arcs_are_for_pairs_that_are_not_bonds():
 
 def test_arcs_keep_clear_of_the_atom_between():
     one = made("CCC", [0.0] * 3, only(3, (0, 2, 1.0)))
-    drawing = draw(one, Look(), "svg")
+    drawing = draw(one, Look(pairs="arcs"), "svg")
     ((_, _, _, curve),) = drawing.arcs
     assert np.linalg.norm(curve - drawing.spots[1], axis=1).min() > 0.45 * drawing.bond
     assert np.linalg.norm(curve - drawing.spots[0], axis=1).min() < 0.3 * drawing.bond
@@ -182,7 +182,7 @@ def test_not_more_arcs_than_can_be_told_apart():
     one = made("C" * count, np.ones(count), np.ones((count, count)) - np.eye(count))
     assert len(shown_pairs(one, one.limit)) == MOST_ARCS
     total = count * (count - 1) // 2 - (count - 1)
-    assert f"arcs: {MOST_ARCS} of {total} other pairs" in pictures.svg(one, size=(1200, 900))
+    assert f"arcs: {MOST_ARCS} of {total} other pairs" in pictures.svg(one, pairs="arcs", size=(1200, 900))
 
 
 @pytest.mark.parametrize("paper", [LIGHT, DARK])
@@ -268,10 +268,14 @@ def test_texts_are_escaped_and_the_file_is_xml():
 
 def test_legend_says_the_sum():
     one = made("CCO", [0.5, 0.25, 0.0], only(3, (0, 1, 0.2), (0, 2, -0.05)), title="ethanol", label="active", score=0.94)
-    text = pictures.svg(one, size=(700, 400))
+    text = pictures.svg(one, pairs="arcs", size=(700, 400))
     for said in ("ethanol: active 0.94", "sum +0.9 = atoms +0.75, bonds +0.2, other pairs −0.05", "for +0.5", "against −0.5"):
         assert said in text
     assert "<text" not in pictures.svg(one, legend=False)
+    halves = pictures.svg(one, size=(700, 400))
+    for said in ("sum +0.9 = atoms with half of their pairs +0.9", "for +0.575"):
+        assert said in halves
+    assert "arcs" not in halves
 
 
 @pytest.mark.parametrize("options", [{}, {"dark": True, "numbers": True}, {"size": (333, 444)}])

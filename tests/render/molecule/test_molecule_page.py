@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import csv
+import io
 import re
-import shutil
-import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,10 +15,13 @@ Chem = pytest.importorskip("rdkit.Chem", reason="needs rdkit")
 from rdkit.Chem import Crippen  # noqa: E402
 
 from integrand.errors import InputError  # noqa: E402
+from integrand.render.glance import glance_script  # noqa: E402
 from integrand.render.html import policy  # noqa: E402
-from integrand.render.molecule import Molecule, page  # noqa: E402
+from integrand.render.molecule import AccountLine, Molecule, page  # noqa: E402
 from integrand.render.molecule.molecule_drawing import DARK, LIGHT  # noqa: E402
-from integrand.render.molecule.molecule_page import MOST_ROWS, script  # noqa: E402
+from integrand.render.molecule.molecule_page import MANY, MOST_ROWS, script  # noqa: E402
+from tests.browser import DESKTOP, PHONE, on_first_screen, saved, serious  # noqa: E402
+from tests.render.conftest import certified  # noqa: E402
 
 DRUG = "CC(C)NCC(O)COc1ccc(CCOCC2CC2)cc1NC(C)=O"  # 25 heavy atoms and the rings, amines and oxygens that drugs have
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'
@@ -60,45 +62,92 @@ def made(smiles=DRUG, reach=2, **known):
 @pytest.fixture(scope="module")
 def one():
     found = made(title="drug", label="soluble", others=(("weight", 0.125),))
-    return Molecule(
-        found.mol, found.atoms, found.pairs, found.others, "drug", "soluble", score=0.5 + found.total, baseline_score=0.5
+    return replace(
+        found,
+        score=0.5 + found.total,
+        baseline_score=0.5,
+        smiles=DRUG,
+        answer="Soluble 1.2 g/L",
+        sentence="Soluble 1.2 g/L: because of the ether; numbers good to 1%.",
+        error=0.01,
+        errors=[0.005] * len(found.atoms),
     )
 
 
-def test_links_go_both_ways(one):
-    seen = Page(page(one))
+GROUPS = {"benzene ring": (9, 10, 11, 12, 20, 21), "ether": (8, 15), "hydroxyl": (6,)}
+
+
+def lines(one):
+    """An account of three groups and the rest, and of an element."""
+    held = {i for atoms in GROUPS.values() for i in atoms}
+    groups = GROUPS | {"alkyl chain": tuple(i for i in range(len(one.atoms)) if i not in held)}
+    found = [
+        AccountLine(
+            "group", name, float(one.per_atom[list(atoms)].sum()), 0.1, error=0.02, count=1 + (name == "ether"), atoms=atoms
+        )
+        for name, atoms in groups.items()
+    ]
+    return [*found, AccountLine("element", "N", 0.1, 0.05, atoms=(3, 22))]
+
+
+def test_every_mark_has_its_bar(one):
+    seen = Page(page(one, accounts=[lines(one)]))
     assert len(seen.ids) == len(set(seen.ids))
-    marks = {name[:-1] for name in seen.ids if name.endswith("_")}
-    rows = {attrs["id"] for tag, attrs in seen.tags if tag == "tr" and "id" in attrs}
-    assert {f"m0a{i}" for i in range(len(one.atoms))} <= marks
-    assert {f"m0b{k}" for k in range(len(one.bonds))} <= marks
-    assert marks <= rows  # every mark has its bar
-    links = {attrs["href"] for tag, attrs in seen.tags if tag == "a"}
-    assert {f"#{name}" for name in marks} <= links
-    assert {f"#{name}_" for name in marks} <= links
+    lit = [attrs["data-marks"].split() for tag, attrs in seen.tags if tag == "tr" and "data-marks" in attrs]
+    single = {names[0] for names in lit if len(names) == 1}
+    marks = {attrs["id"] for _, attrs in seen.tags if re.fullmatch(r"m0[abp][\d-]+", attrs.get("id", ""))}
+    assert {f"m0a{i}" for i in range(len(one.atoms))} | {f"m0b{k}" for k in range(len(one.bonds))} <= marks
+    assert marks <= single
+    assert {name for names in lit for name in names} - marks <= {f"m0p{i}-{j}" for i, j, _ in one.far}  # too weak for an arc
+
+
+def test_what_an_atom_says(one):
+    says = {attrs["id"]: attrs["data-says"] for _, attrs in Page(page(one, accounts=[lines(one)])).tags if "data-says" in attrs}
+    value, own = one.per_atom[8], one.atoms[8]
+    change = one.score - one.baseline_score
+    text = f"oxygen O8: {value:+.3f} ± 0.005, {value / change:.0%} of the change"
+    text += f"; itself {own:+.3g}, half its pairs {value - own:+.3g}"
+    assert says["m0a8"] == f"{text}; part of: ether".replace("-", "−")
+    assert says["m0b0"].startswith("bond C0–C1: ")
+    assert says["m0g1"].startswith("2 ethers: ")
+
+
+def test_groups_stand_beside_the_drawing_with_their_errors(one):
+    text = page(one, accounts=[lines(one)])
+    table = re.search(r'<table class="bars groups".*?</table>', text, re.S)[0]
+    assert re.findall(r'data-value="([^"]*)">[^<]*(?:<span class="times">([^<]*)</span>)?</th>', table) == [
+        ("benzene ring", ""),
+        ("ether", "× 2"),
+        ("hydroxyl", ""),
+        ("alkyl chain", ""),
+    ]
+    assert table.count("± 0.02</td>") == 4
+    assert "half of its pairs" in text
+    assert 'class="bars groups"' not in page(one)
 
 
 def test_bars_have_the_values(one):
     text = page(one)
-    bars = re.findall(r'<tr id="m0a(\d+)".*?<i class="(\w)" style="width:([\d.e-]+)%">', text)
+    table = re.search(r'<table class="bars" id="m0atoms">.*?</table>', text, re.S)[0]
+    bars = re.findall(r'data-marks="m0a(\d+)".*?<i class="(\w)" style="width:([\d.e-]+)%">', table)
     assert len(bars) == len(one.atoms)
     assert [float(wide) for _, _, wide in bars] == sorted((float(wide) for _, _, wide in bars), reverse=True)
+    reach = max(one.limit, np.abs(one.per_atom).max())
     for atom, sign, wide in bars:
-        value = one.atoms[int(atom)]
-        assert float(wide) == pytest.approx(50 * abs(value) / one.limit, rel=0.01)
+        value = one.per_atom[int(atom)]
+        assert float(wide) == pytest.approx(50 * abs(value) / reach, rel=0.01)
         assert sign == ("p" if value > 0 else "n")
 
 
 def test_completeness_is_visible(one, certificate):
     told = certificate(score=one.score, baseline_score=one.baseline_score, residual=0.0)
     text = Page(page(one, certificates=[told])).text
-    for part in ("What adds up to the score", "nothing: F(x′)", "the model: F(x)", "weight", "Certificate"):
+    for part in ("How it adds up to the score", "nothing: F(x′)", "the model: F(x)", "weight", "Numbers good to"):
         assert part in text
     running = [one.baseline_score + sum(value for _, value in one.parts[: k + 1]) for k in range(len(one.parts))]
     for value in running:
         assert f"{value:.4g}".replace("-", "−") in text
-    assert "The attributions add up to" in text
-    assert "add up to" in Page(page(one)).text  # without a certificate too
+    assert "add up to" in Page(page(replace(one, sentence=""))).text  # without a certificate and a sentence too
 
 
 def test_steps_begin_where_the_last_one_ended(one):
@@ -115,41 +164,64 @@ def test_steps_begin_where_the_last_one_ended(one):
 
 
 def test_accounts(one):
-    rows = [("part", "atoms", 0.5, 0.46), ("part", "bonds", -0.02, -0.03), ("element", "<b>N</b>", 0.1, None)]
+    rows = [
+        AccountLine("part", "atoms", 0.5, 0.46, error=0.01),
+        AccountLine("part", "bonds", -0.02, -0.03, whole=-0.04, count=2),
+        AccountLine("element", "<b>N</b>", 0.1),
+    ]
     text = page(one, accounts=[rows])
-    assert "46%" in text
-    assert "−3%" in text
-    assert "&lt;b&gt;N&lt;/b&gt;" in text
-    assert text.count("<th>part</th>") == 1  # a kind is named once
+    for said in ("46%", "−3%", "&lt;b&gt;N&lt;/b&gt;", "+0.500 ± 0.010", "bonds × 2 (−0.04 undivided)"):
+        assert said in text
+    assert text.count(">part</th>") == 1  # a kind is named once
     assert "of the change" in text
-    assert "of the change" not in page(one, accounts=[[("part", "atoms", 0.5, None)]])
+    assert "of the change" not in page(one, accounts=[[AccountLine("part", "atoms", 0.5)]])
 
 
 def test_tiny_bars_have_one_unit(one):
-    small = Molecule(one.mol, one.atoms / 1e3, one.pairs / 1e3, title="small")
+    small = Molecule(one.mol, one.atoms / 2e3, one.pairs / 2e3, title="small")
     assert 1e-4 < small.limit < 1e-3
     text = page(small)
-    for atom, written in re.findall(r'<tr id="m0a(\d+)".*?</i></td><td>([^<]*)</td>', text):
-        micro = float(written.replace("−", "-"))
-        assert micro == pytest.approx(1e6 * small.atoms[int(atom)], rel=0.01)
-    assert "Atoms ×10⁻⁶" in text
-    assert 'data-unit=" ×10⁻⁶"' in text
+    table = re.search(r'<table class="bars" id="m0atoms">.*?</table>', text, re.S)[0]
+    found = re.findall(r'data-marks="m0a(\d+)".*?</i></td><td data-value="([^"]*)">([^<]*)</td>', table)
+    assert len(found) == len(small.atoms)
+    for atom, raw, written in found:
+        assert float(written.replace("−", "-")) == pytest.approx(1e6 * small.per_atom[int(atom)], rel=0.01)
+        assert float(raw) == pytest.approx(small.per_atom[int(atom)], rel=1e-4)
+    assert "adds ×10⁻⁶" in text
     assert "×10" not in page(one)
 
 
+def test_names(one):
+    for smiles, said in (("CC(=O)Oc1ccccc1C(=O)O", "C₉H₈O₄"), ("[NH4+]", "H₄N⁺"), ("[O-]S(=O)(=O)[O-]", "O₄S²⁻")):
+        found = replace(made(smiles, title=smiles), smiles=smiles)
+        assert f"<h1>{said}</h1>" in page(found)
+        assert smiles in Page(page(found)).text
+    assert "<h1>drug</h1>" in page(one, title="drug")
+
+
 def test_nothing_is_obeyed(one):
-    hostile = Molecule(one.mol, one.atoms, one.pairs, ((HOSTILE, 0.1),), title=HOSTILE, label=HOSTILE, score=1.0)
+    hostile = replace(
+        one,
+        others=((HOSTILE, 0.1),),
+        title=HOSTILE,
+        label=HOSTILE,
+        smiles=HOSTILE,
+        sentence=HOSTILE,
+        answer=HOSTILE,
+        notes=[HOSTILE],
+    )
+    hostile = replace(hostile, title=f"name {HOSTILE}", scale="probability")
     text = page(
         [hostile, one],
         title=HOSTILE,
         lead=HOSTILE,
         notes=[HOSTILE, ""],
-        accounts=[[(HOSTILE, HOSTILE, 1.0, 0.5)], []],
+        accounts=[[AccountLine(HOSTILE, HOSTILE, 1.0, 0.5), AccountLine("group", HOSTILE, 1.0)], []],
         meta={HOSTILE: HOSTILE},
         command=HOSTILE,
     )
     seen = Page(text)
-    assert sum(tag == "script" for tag, _ in seen.tags) == 1
+    assert sum(tag == "script" for tag, _ in seen.tags) == 2
     assert not any(tag == "img" for tag, _ in seen.tags)
     assert not any(name.startswith("on") for _, attrs in seen.tags for name in attrs)
     assert f"<script>{script()}</script>" in text
@@ -157,7 +229,7 @@ def test_nothing_is_obeyed(one):
 
 def test_nothing_is_loaded(one):
     text = page(one)
-    assert policy((script(),)) in text
+    assert policy((glance_script(), script())) in text
     for tag, attrs in Page(text).tags:
         for name in ("src", "href", "xlink:href"):
             assert attrs.get(name, "#").startswith("#"), (tag, attrs)
@@ -165,20 +237,12 @@ def test_nothing_is_loaded(one):
     assert "@import" not in text
 
 
-def test_several_have_an_overview(one):
-    seen = Page(page([one, made("CCO", title="ethanol"), made("O")]))
-    uses = [attrs["href"] for tag, attrs in seen.tags if tag == "use"]
-    assert uses == ["#m0drawn", "#m1drawn", "#m2drawn"]
-    assert {name[1:] for name in uses} <= set(seen.ids)
-    assert {"m0", "m1", "m2"} <= set(seen.ids)
-    for name in ("3 molecules", "drug", "ethanol", "Molecule 3"):
-        assert name in seen.text
-    assert not any(tag == "use" for tag, _ in Page(page(one)).tags)
-
-
 def test_small(one, certificate):
-    size = len(page(one, certificates=[certificate()]).encode())
-    assert 20_000 < size < 60_000
+    size = len(page(one, certificates=[certificate()], accounts=[lines(one)]).encode())
+    assert 50_000 < size < 110_000
+    many = [one] * (MANY + 1)
+    more = len(page(many, certificates=[certificate()] * len(many), accounts=[lines(one)] * len(many)).encode())
+    assert (more - size) / (len(many) - 1) < 48_000  # 200 molecules fit into 10 MB
 
 
 def test_dark_and_light_in_one_drawing(one):
@@ -186,7 +250,7 @@ def test_dark_and_light_in_one_drawing(one):
     style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
     plain, night = style[style.index(".s0{") :].split("@media(prefers-color-scheme:dark)")
     light, dark = (dict(re.findall(r"\.(s\d+)\{([^}]*)\}", part)) for part in (plain, night))
-    drawn = re.search(r'<g id="m0drawn">(.*?)</g>', text, re.S)[1]
+    drawn = re.search(r'<svg [^>]*class="look".*?<g class="numbers"', text, re.S)[0]
     used = set(re.findall(r'class="(s\d+)"', drawn))
     assert used
     assert used <= set(light)
@@ -199,7 +263,7 @@ def test_dark_and_light_in_one_drawing(one):
 def test_weak_pairs_are_summed(one):
     many = made("C" * 30, reach=30)
     text = page(many)
-    bars = re.findall(r'<tr id="m0p(\d+)-(\d+)"', text)
+    bars = re.findall(r'<tr data-marks="m0p(\d+)-(\d+)"', text)
     assert len(bars) >= MOST_ROWS
     listed = {(int(i), int(j)) for i, j in bars}
     rest = sum(value for i, j, value in many.far if (i, j) not in listed)
@@ -226,70 +290,142 @@ def test_refused(one, certificate):
         page(one, notes="a text")
 
 
-HOOK = """
-const out = [], root = document.getElementById("m0"), part = (name) => document.getElementById(name);
-const point = (target, kind, place) => target.dispatchEvent(new PointerEvent(kind, { bubbles: true, ...place }));
-const lit = () => [...root.querySelectorAll(".on")].map((one) => one.id).sort();
-const tip = () => { const box = root.querySelector(".tip"); return box.hidden ? null : box.textContent; };
-const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-"""
+# ---- In a browser
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory):
-    """Runs a page in a browser with steps of the test's own: ``browse(html, steps)`` gives what they put into ``out``."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("needs a browser: no chromium, chromium-browser or google-chrome on the path")
-    folder = tmp_path_factory.mktemp("browser")
+def shown(one):
+    told = certified(score=one.score, baseline_score=one.baseline_score)
+    return page(
+        replace(one, notes=["The network never saw iodine."]),
+        certificates=[told],
+        accounts=[lines(one)],
+        command="integrand molecule",
+    )
 
-    def run(text, steps):
-        end = (
-            'const pre = document.createElement("pre"); pre.id = "out";'
-            "pre.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(out)))); document.body.append(pre);"
+
+@pytest.fixture(scope="module")
+def many(one):
+    rows = [
+        replace(made(smiles, title=title), score=score, answer=answer, scale="probability", smiles=smiles)
+        for smiles, title, score, answer in (
+            ("CCO", "ethanol", 0.9, "Active (90%)"),
+            ("c1ccccc1", "benzene", 0.45, "Not active (45%)"),
+            ("CC(=O)O", "", 0.1, "Not active (10%)"),
         )
-        test = f"{{{HOOK} try {{ {steps} }} catch (e) {{ out.push(String(e)); }} {end}}}"
-        allowed = text.replace(policy((script(),)), policy((script(), test)))  # its own script still needs its digest
-        path = folder / "page.html"
-        path.write_text(allowed.replace("</body>", f"<script>{test}</script></body>"), encoding="utf-8")
-        options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/user", "--window-size=1100,900")
-        done = subprocess.run((browser, *options, "--dump-dom", path.as_uri()), capture_output=True, timeout=60, check=False)
-        found = re.search(r'<pre id="out">([^<]*)</pre>', done.stdout.decode())
-        assert found, done.stderr.decode()[-2000:]
-        return json.loads(base64.b64decode(found[1]))
-
-    return run
+    ]
+    groups = [[AccountLine("group", "alkyl chain", value, error=0.01, atoms=(0,))] for value in (0.2, 0.1, -0.1)]
+    return page(rows, certificates=[certified()] * 3, accounts=groups)
 
 
-def test_pointing_lights_both(browse, one):
-    weak = next(row for row in re.findall(r'<tr id="(m0p\d+-\d+)"', page(one)) if f'id="{row}_"' not in page(one))
-    steps = f"""
-    point(part("m0a3_").firstElementChild, "pointerover"); out.push(lit(), tip());
-    point(part("m0b2").cells[1], "pointerover"); out.push(lit(), tip());
-    point(part("{weak}").cells[0], "pointerover"); out.push(lit());
-    point(root, "pointerleave"); out.push(lit(), tip());
-    const list = root.querySelectorAll(".rows a"); list[0].focus(); out.push(lit());
-    press("ArrowDown"); out.push(document.activeElement === list[1], lit());
-    press("Escape"); out.push(lit());
-    const cells = root.querySelector(".cells"), n = {len(one.atoms)} + 2; root.querySelector(".matrix").open = true;
-    const box = cells.getBoundingClientRect(), at = (i) => (i + 2.5) / n;
-    point(cells, "pointermove", {{ clientX: box.left + at(1) * box.width, clientY: box.top + at(0) * box.height }});
-    out.push(root.querySelector(".matrix output").textContent);
-    out.push(part("m0a3_").getAttribute("aria-label"));
-    out.push([...root.querySelectorAll(".marks a, .rows a")].filter((link) => link.tabIndex === 0).length);
-    """
-    found = browse(page(one), steps)
-    value = f"{one.atoms[3]:+.3g}".replace("-", "−")
-    half = f"{one.per_atom[3]:+.3g}".replace("-", "−")
-    assert found[:2] == [["m0a3", "m0a3_"], f"{one.names[3]}: {value}, with half of its pairs {half}"]
-    assert found[2] == ["m0b2", "m0b2_"]
-    assert found[3].endswith(f"{one.bonds[2]:+.3g}".replace("-", "−"))
-    i, j = weak[3:].split("-")
-    assert found[4] == sorted([weak, f"m0a{i}_", f"m0a{j}_"])  # what has no arc lights its atoms
-    assert found[5:7] == [[], None]
-    strongest = np.argsort(-np.abs(one.atoms), kind="stable")[:2]
-    assert found[7] == [f"m0a{strongest[0]}", f"m0a{strongest[0]}_"]
-    assert found[8:11] == [True, [f"m0a{strongest[1]}", f"m0a{strongest[1]}_"], []]
-    assert found[11] == f"C0–C1: {one.pairs[0, 1]:+.3g}".replace("-", "−")
-    assert found[12] == f"{one.names[3]}: {value}"
-    assert found[13] == 5  # stops of the tab key: the drawing, atoms, bonds, other pairs, others
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_first_screen_answers(browser, shown, size):
+    with browser.open(shown, size=size) as tab:
+        for part in ("h1", ".smiles code", ".says", ".heed", ".badge", "#m0svg", ".scale.halves"):
+            assert on_first_screen(tab, part), part
+        if size == DESKTOP:
+            assert on_first_screen(tab, "#m0groups")
+            assert tab.locator("#m0svg").bounding_box()["width"] > 500
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert not tab.locator(".scale.apart").is_visible()
+        assert not tab.locator(".numbers").is_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_serious_for_axe(browser, many, dark):
+    with browser.open(many, dark=dark) as tab:  # a card has all that the page of one molecule has
+        tab.evaluate("for (const one of document.querySelectorAll('#m0, #m0 details, .badge')) one.open = true")
+        assert serious(tab) == []
+
+
+def test_pointing_lights_what_belongs_together(browser, one, shown):
+    with browser.open(shown) as tab:
+        said = tab.locator("figure [data-said]")
+        tab.locator("#m0a8").hover()
+        assert said.inner_text() == tab.locator("#m0a8").get_attribute("data-says")
+        assert "on" in tab.locator("#m0a8").get_attribute("class")
+        assert "on" in tab.locator("#m0g1").get_attribute("class")  # its group
+        tab.locator("#m0g0 th").hover()
+        lit = tab.evaluate("[...document.querySelectorAll('.marks .on')].map((mark) => mark.id).sort()")
+        assert lit == sorted(f"m0a{i}" for i in GROUPS["benzene ring"])
+        assert said.inner_text().startswith("benzene ring: ")
+        tab.locator("#m0g0").focus()
+        tab.keyboard.press("ArrowDown")
+        assert tab.evaluate("document.activeElement.id") == "m0g1"
+        stops = '[...document.querySelectorAll(\'.marks [tabindex="0"], #m0groups [tabindex="0"]\')].length'
+        assert tab.evaluate(stops) == 2  # of the tab key: the drawing and the bars
+        assert tab.locator("#m0a3").get_attribute("aria-label").startswith("nitrogen N3: ")
+        tab.evaluate("document.querySelector('.cells').closest('details').open = true")
+        tab.locator(".cells").scroll_into_view_if_needed()
+        box, count = tab.locator(".cells").bounding_box(), len(one.atoms) + 2
+        tab.mouse.move(box["x"] + box["width"] * 3.5 / count, box["y"] + box["height"] * 2.5 / count)
+        assert tab.locator("details:has(.cells) [data-said]").inner_text().startswith("bond C0–C1: ")
+
+
+def test_a_touch_says_it_too(browser, shown):
+    with browser.open(shown, size=PHONE, touch=True) as tab:
+        tab.locator("#m0a8").tap()
+        assert tab.locator("figure [data-said]").inner_text().startswith("oxygen O8: ")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_views_are_switched_and_saved(browser, one, shown, dark):
+    with browser.open(shown, dark=dark) as tab:
+        tab.locator("[data-view=pairs]").click()
+        assert tab.locator(".scale.apart").is_visible()
+        assert not tab.locator(".scale.halves").is_visible()
+        tab.locator("[data-toggle=numbered]").check()
+        assert tab.locator(".numbers").is_visible()
+        name, svg = saved(tab, "[data-export=svg]")
+        assert name == "drug.svg"
+        assert b"pairs numbered" in svg
+        assert (b"@media all" if dark else b"@media not all") in svg  # the colours of this screen
+        assert b"prefers-color-scheme" not in svg
+        assert saved(tab, "[data-export=png]")[1].startswith(b"\x89PNG")
+        name, table = saved(tab, "[data-export=csv] >> nth=0")
+        rows = list(csv.DictReader(io.StringIO(table.decode("utf-8-sig"))))
+        assert name == "drug-atoms.csv"
+        assert {row["atom"]: float(row["adds"]) for row in rows} == pytest.approx(
+            dict(zip(one.names, one.per_atom.tolist(), strict=True)), rel=1e-4
+        )
+        groups = list(csv.DictReader(io.StringIO(saved(tab, "[data-export=csv] >> nth=1")[1].decode("utf-8-sig"))))
+        assert [(row["group"], row["times"], row["error"]) for row in groups][:2] == [
+            ("benzene ring", "1", "0.02"),
+            ("ether", "2", "0.02"),
+        ]
+        tab.locator("[data-copy]").click()
+        tab.wait_for_function("document.querySelector('[data-copy]').textContent !== 'Copy'")
+        assert tab.evaluate("getSelection().toString()") == DRUG
+
+
+def test_many_are_searched_sorted_and_opened(browser, many):
+    text = Page(many).text
+    assert "3 molecules: 1 active, 2 not active; raised most by alkyl chain (+0.0667 in 3)" in text
+    with browser.open(many) as tab:
+        for part in ("h1", ".says", ".badge", "#drivers", "[data-search]", ".card svg"):
+            assert on_first_screen(tab, part), part
+
+        def names():
+            return tab.evaluate(
+                "[...document.querySelectorAll('.card:not([hidden]) summary > b')].map((one) => one.textContent)"
+            )
+
+        assert names() == ["ethanol", "benzene", "Molecule 3"]
+        tab.locator("[data-order]").select_option("least certain first")
+        assert names() == ["benzene", "ethanol", "Molecule 3"]
+        tab.locator("[data-filter=class]").select_option("Not active")
+        assert names() == ["benzene", "Molecule 3"]
+        tab.locator("[data-search]").fill("CC(=O)O")
+        assert names() == ["Molecule 3"]
+        tab.locator(".card:not([hidden]) > details > summary").click()
+        assert tab.locator("#m2svg").is_visible()
+        assert not tab.locator("#m0svg").is_visible()
+        tab.locator("a[href='#m1']").first.click()
+        tab.wait_for_function("document.getElementById('m1').open")
+
+
+def test_without_scripts_everything_shows(browser, shown):
+    with browser.open(shown, scripts=False) as tab:
+        assert tab.locator("#m0svg").is_visible()
+        assert tab.locator("#m0groups").is_visible()
+        assert not tab.locator("[data-view=pairs]").is_visible()

@@ -10,7 +10,7 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -18,10 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...certificate import Certificate
 from ...errors import InputError, MissingExtraError, OptionError
 from ...files import text_file, write_text
+from ...render.certificate_text import trust
+from ...render.molecule.molecule_data import AccountLine, element_name, plural
 from ...render.notebook import text_table
-from ...words import cells, percent, short_repr
+from ...words import cells, percent, plus_minus, short_repr
+from .chemical_groups import FRAGMENTS, joined_rings, ring_name
 from .rdkit_signals import ctrl_c_kept
 from .result import Floats, MoleculeAttribution
 
@@ -39,6 +43,12 @@ Groups = Mapping[str, Sequence[frozenset[int]]]
 RARE = 12
 """The number of groups with too little support that are named."""
 
+MOST_NAMED = 2
+"""The most groups that a sentence names for each direction."""
+
+NOTABLE = 0.25
+"""Groups below this share of the strongest one in the same direction are not named in a sentence."""
+
 
 @dataclass(frozen=True)
 class AccountPart:
@@ -51,6 +61,8 @@ class AccountPart:
         whole: what its atoms add where nothing is divided among groups that overlap.
         count: how often it is there.
         atoms: the numbers of the atoms that belong to it.
+        each: where it is there several times and nothing overlaps, what each of them adds.
+        error: how far ``value`` and ``whole`` may be off, in units of the score; None where not known.
     """
 
     name: str
@@ -59,6 +71,8 @@ class AccountPart:
     whole: float
     count: int = 0
     atoms: tuple[int, ...] = ()
+    each: tuple[float, ...] = ()
+    error: float | None = None
 
     @property
     def percent(self) -> str:
@@ -75,8 +89,8 @@ class Account:
         label: the output that is explained.
         change: F(x) - F(x'), which every section adds up to.
         share_error: how far any share may be off, by the certificate's error; None where there are no shares.
-        sections: by name: ``kind`` (atoms, bonded pairs, other pairs), ``element``, ``functional group``, ``ring``,
-            ``ring system``, and ``pattern`` where SMARTS were given.
+        sections: by name: ``kind`` (atoms, bonded pairs, other pairs), ``element``, ``group`` (every atom in one), ``functional
+            group``, ``ring``, ``ring system``, and ``pattern`` where SMARTS were given.
         notes: what a reader should know.
         absent: names of SMARTS that match nothing in the molecule.
     """
@@ -110,14 +124,41 @@ class Account:
         every = [(name, part) for name, parts in self.sections.items() for part in parts]
         return [(name, part) for name, part in every if name == "kind" or part.name != MISSED]
 
-    def lines(self) -> list[tuple[str, str, float, float | None]]:
-        """The section, name, value and share of each line, as :func:`integrand.render.molecule.page` takes them."""
-        return [(name, f"{part.name} {_undivided(part)}".rstrip(), part.value, part.share) for name, part in self.told()]
+    @property
+    def sentence(self) -> str:
+        """What brings most of the change of the score, and how sure that is, in one line."""
+        listed = [part for part in self["group"] if part.name not in (MISSED, OTHERS)]
+        most = sorted(listed, key=lambda part: -abs(part.value))[: MOST_NAMED + 1]
+        said = ", ".join(
+            f"{plural(part.name, part.count)} {plus_minus(part.value, math.nan if part.error is None else part.error)}"
+            for part in most
+        )
+        return f"{self.label} changes by {self.change:+.3g}: {said}."
+
+    def lines(self) -> list[AccountLine]:
+        """The lines for people, as :func:`integrand.render.molecule.page` takes them."""
+        return [
+            AccountLine(
+                section,
+                part.name,
+                part.value,
+                part.share,
+                error=part.error,
+                whole=None if math.isclose(part.whole, part.value, abs_tol=1e-12) else part.whole,
+                count=part.count,
+                atoms=part.atoms,
+                each=part.each,
+            )
+            for section, part in self.told()
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The account as a dictionary for JSON."""
         head = {"smiles": self.smiles, "label": self.label, "change": self.change, "share_error": self.share_error}
-        parts = {name: [vars(p) | {"atoms": list(p.atoms)} for p in parts] for name, parts in self.sections.items()}
+        parts = {
+            name: [vars(p) | {"atoms": list(p.atoms), "each": list(p.each)} for p in parts]
+            for name, parts in self.sections.items()
+        }
         return head | {"notes": list(self.notes), "absent": list(self.absent), "sections": parts}
 
     __repr__ = short_repr
@@ -133,11 +174,12 @@ class Account:
 
 
 def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = None) -> Account:
-    """Account for the score of a molecule by kind, element, functional group, ring and pattern.
+    """Account for the score of a molecule by kind, element, group, functional group, ring and pattern.
 
-    Functional groups are RDKit's fragment patterns (``rdkit.Chem.Fragments``, less ``fr_``). They overlap, and so do fused
-    rings and patterns: the ``value`` of an atom in several is divided equally among them, so that the table adds up; ``whole``
-    is what the group's atoms add undivided.
+    Of the groups every atom is in one: ring systems, functional groups and chains by the names that chemists have for them.
+    Functional groups are RDKit's fragment patterns (``rdkit.Chem.Fragments``) with readable names. They overlap, and so do
+    fused rings and patterns: the ``value`` of an atom in several is divided equally among them, so that the table adds up;
+    ``whole`` is what the group's atoms add undivided.
 
     Args:
         result: a result of ``explain``.
@@ -149,14 +191,15 @@ def account(result: MoleculeAttribution, *, smarts: Mapping[str, str] | None = N
     mol, values, meant = result.mol, result.per_atom, steady(result)
     patterns = {} if smarts is None else compiled(smarts)
     sections = {"kind": _kinds(result), "element": _parts(values, elements(mol), "")}
+    sections["group"] = _parts(values, result.groups, "")
     sections["functional group"] = _parts(values, matches(mol, fragments()), "in no group")
     sections["ring"] = _parts(values, named(mol, map(frozenset, rings(mol))), "in no ring")
-    sections["ring system"] = _parts(values, named(mol, systems(rings(mol))), "in no ring")
+    sections["ring system"] = _parts(values, named(mol, joined_rings(rings(mol))), "in no ring")
     if patterns:
         sections["pattern"] = _parts(values, matches(mol, patterns), "in no pattern")
     rest = _rest(result)
     shared = {
-        name: tuple(_shared(part, result.change if meant else None) for part in (*parts, *rest))
+        name: tuple(_shared(part, result.change if meant else None) for part in _with_errors(result, (*parts, *rest)))
         for name, parts in sections.items()
     }
     one = result.certificate
@@ -205,6 +248,7 @@ class Substructures:
         least: the support below which groups are left out.
         found: one for each group, those that add most first.
         rare: names of groups that are there, with too little support.
+        trusted: how far the numbers can be trusted, in words.
     """
 
     label: str
@@ -212,6 +256,20 @@ class Substructures:
     least: int
     found: tuple[Substructure, ...]
     rare: tuple[str, ...]
+    trusted: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The groups that raise and lower the score most on average, in one line."""
+        up = [one for one in self.found if one.mean > 0][:MOST_NAMED]
+        down = [one for one in reversed(self.found) if one.mean < 0][:MOST_NAMED]
+        said = [
+            f"{word} most by {' and '.join(f'{one.name} ({one.mean:+.2g} in {one.support:,})' for one in rows)}"
+            for word, rows in (("raised", up), ("lowered", down))
+            if rows
+        ]
+        sure = f"; {self.trusted}" if self.trusted else ""
+        return f"{self.label}, {self.molecules:,} molecule(s): {', '.join(said) or 'no group is common enough to say'}{sure}."
 
     def __iter__(self) -> Iterator[Substructure]:
         return iter(self.found)
@@ -281,19 +339,72 @@ def substructures(
     """
     patterns = fragments() if smarts is None else compiled(smarts)
     gathered: dict[str, list[tuple[float, float, float]]] = {}
-    labels, count = set(), 0
+    labels, told = set(), []
     for result in results:
-        count += 1
+        told.append(result.certificate)
         labels.add(result.label)
         for name, rows in matches(result.mol, patterns).items():
             gathered.setdefault(name, []).append(_values(result, sorted(frozenset().union(*rows))))
-    if not count:
+    if not told:
         raise InputError("got no result; expected at least one.")
     if len(labels) > 1:
         raise InputError(f"got results of {', '.join(sorted(labels))}; expected those of one output.")
     found = [_substructure(name, np.array(values)) for name, values in gathered.items() if len(values) >= least]
     rare = tuple(sorted(name for name, values in gathered.items() if len(values) < least))
-    return Substructures(labels.pop(), count, least, tuple(sorted(found, key=lambda one: -one.mean)), rare)
+    ordered = tuple(sorted(found, key=lambda one: -one.mean))
+    return Substructures(labels.pop(), len(told), least, ordered, rare, trust(Certificate(tuple(told))))
+
+
+def sentence_of(result: MoleculeAttribution) -> str:
+    """What the network says of a molecule, which groups that comes from, and how sure the numbers are, in one line."""
+    groups = account_groups(result)
+    up, down = (_strongest(groups, sign) for sign in (1, -1))
+    yes = result.score >= 0.5
+    if result.scale == "probability":
+        because, despite = (up, down) if yes else (down, up)
+        reasons = [f"because of {_listed(result, because)}"] if because else []
+        reasons += [f"despite {_listed(result, despite[:1])}"] if despite and _matters(despite, because) else []
+    else:
+        reasons = [f"raised most by {_listed(result, up)}"] if up else []
+        reasons += [f"lowered most by {_listed(result, down)}"] if down else []
+    why = ", ".join(reasons) or "nothing in it changes that"
+    return f"{result.answer}: {why}; {trust(result.certificate)}."
+
+
+def account_groups(result: MoleculeAttribution) -> list[AccountPart]:
+    """What the groups of :func:`~.chemical_groups.chemical_groups` add, the strongest first."""
+    return _parts(result.per_atom, result.groups, "")
+
+
+def _strongest(groups: Sequence[AccountPart], sign: int) -> list[AccountPart]:
+    """The few groups that add most in one direction; none that is faint next to the first, or to those of the other one."""
+    rows = sorted((part for part in groups if sign * part.value > 0), key=lambda part: -abs(part.value))
+    least = NOTABLE * abs(rows[0].value) if rows else 0.0
+    largest = max((abs(part.value) for part in groups), default=0.0)
+    return [part for part in rows[:MOST_NAMED] if abs(part.value) >= max(least, NOTABLE**2 * largest)]
+
+
+def _matters(against: Sequence[AccountPart], behind: Sequence[AccountPart]) -> bool:
+    return not behind or abs(against[0].value) >= NOTABLE * abs(behind[0].value)
+
+
+def _listed(result: MoleculeAttribution, parts: Sequence[AccountPart]) -> str:
+    """Groups by name; of a ring with several elements, the atom other than carbon that adds most in the same direction."""
+    words = []
+    for part in parts:
+        count = f"{part.count} " if part.count > 1 else ""
+        words.append(f"the {count}{plural(part.name, part.count)}{_above_all(result, part)}")
+    return " and ".join(words)
+
+
+def _above_all(result: MoleculeAttribution, part: AccountPart) -> str:
+    values = result.per_atom[list(part.atoms)]
+    best = part.atoms[int(np.argmax(values * np.sign(part.value)))]
+    symbol = result.mol.GetAtomWithIdx(best).GetSymbol()
+    others = sum(result.mol.GetAtomWithIdx(i).GetSymbol() == symbol for i in part.atoms)
+    if symbol == "C" or others > 1 or part.count > 1 or len(part.atoms) < 5:
+        return ""
+    return f" (above all its {element_name(result.mol, best)})"
 
 
 def steady(result: MoleculeAttribution) -> bool:
@@ -302,7 +413,7 @@ def steady(result: MoleculeAttribution) -> bool:
 
 
 def fragments() -> dict[str, Mol]:
-    """RDKit's patterns of functional groups, by their names without ``fr_``."""
+    """RDKit's patterns of functional groups, by readable names."""
     return dict(_fragments())
 
 
@@ -350,20 +461,9 @@ def rings(mol: Mol) -> list[tuple[int, ...]]:
     return [tuple(ring) for ring in mol.GetRingInfo().AtomRings()]
 
 
-def systems(found: Iterable[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """The atoms of each ring system: rings that share atoms, joined."""
-    joined: list[set[int]] = []
-    for ring in found:
-        touching = [system for system in joined if system & set(ring)]
-        joined = [system for system in joined if not system & set(ring)] + [set(ring).union(*touching)]
-    yield from map(frozenset, joined)
-
-
 def named(mol: Mol, found: Iterable[frozenset[int]]) -> dict[str, list[frozenset[int]]]:
-    """The rings by unique names made of their SMILES and their atoms."""
-    from rdkit import Chem
-
-    return {f"{Chem.MolFragmentToSmiles(mol, sorted(ring))} at {_spoken(ring)}": [ring] for ring in sorted(found, key=sorted)}
+    """The rings by unique names made of what they are called and the numbers of their atoms."""
+    return {f"{ring_name(mol, ring)} at {_spoken(ring)}": [ring] for ring in sorted(found, key=sorted)}
 
 
 def _kinds(result: MoleculeAttribution) -> list[AccountPart]:
@@ -392,7 +492,10 @@ def _parts(values: Floats, groups: Groups, outside: str) -> list[AccountPart]:
     for name, atoms in held.items():
         where = sorted(atoms)
         whole, divided = math.fsum(values[where]), math.fsum(values[where] / times[where])
-        found.append(AccountPart(name, divided, None, whole, len(groups[name]), tuple(where)))
+        rows = groups[name]
+        apart = len(rows) > 1 and sum(map(len, rows)) == len(where) and bool((times[where] == 1).all())
+        each = tuple(math.fsum(values[sorted(row)]) for row in rows) if apart else ()
+        found.append(AccountPart(name, divided, None, whole, len(rows), tuple(where), each))
     found.sort(key=lambda part: -abs(part.whole))
     left = np.flatnonzero(times == 0).tolist()
     return [*found, *([_part(outside, math.fsum(values[left]), count=len(left), atoms=tuple(left))] if left else [])]
@@ -402,9 +505,19 @@ def _part(name: str, value: float, **given: Any) -> AccountPart:
     return AccountPart(name, value, None, value, **given)
 
 
+def _with_errors(result: MoleculeAttribution, parts: Iterable[AccountPart]) -> list[AccountPart]:
+    """The lines with how far they may be off; what the sum misses is known, being the difference of two numbers."""
+    rows = list(parts)
+    errors = result.sum_errors(part.atoms for part in rows)
+    found = []
+    for part, error in zip(rows, errors, strict=True):
+        off = error if part.atoms else result.sum_error
+        found.append(replace(part, error=0.0 if part.name == MISSED else off))
+    return found
+
+
 def _shared(part: AccountPart, change: float | None) -> AccountPart:
-    share = None if change is None else part.value / change
-    return AccountPart(part.name, part.value, share, part.whole, part.count, part.atoms)
+    return replace(part, share=None if change is None else part.value / change)
 
 
 def _words(part: AccountPart) -> str:
@@ -441,7 +554,8 @@ def _fragments() -> tuple[tuple[str, Mol], ...]:
         raise MissingExtraError("rdkit", "molecules", "finding functional groups") from None
     with open(Fragments.defaultPatternFileName, encoding="utf-8") as file:
         cells = [line.split("\t") for line in file if not line.startswith("#")]
-    return tuple(compiled({row[0].removeprefix("fr_"): row[2].strip() for row in cells if len(row) > 2}).items())
+    known = {row[0].removeprefix("fr_"): row[2].strip() for row in cells if len(row) > 2}
+    return tuple(compiled({FRAGMENTS.get(name, name.replace("_", " ")): smarts for name, smarts in known.items()}).items())
 
 
 def _spoken(atoms: Iterable[int]) -> str:

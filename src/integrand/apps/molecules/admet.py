@@ -41,7 +41,7 @@ from ...functions.target import Score
 from ...trees import flatten
 from .model import OPTIONS, Integrated
 from .molgraph import listed, read
-from .result import Floats, MoleculeAttribution
+from .result import Floats, MoleculeAttribution, folded_draws
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -124,7 +124,8 @@ class Admet:
         mols = [read(one) for one in listed(molecules)]
         found = []
         for smiles, mol in mols:
-            found.append(self._explained(smiles, mol, asked, columns))
+            scale = score or ("probability" if self.ensemble.classifies else "")
+            found.append(replace(self._explained(smiles, mol, asked, columns), scale=scale, units=self.endpoint.units))
             if progress is not None:
                 progress(len(found), len(mols))
         warn_if_missed(Certificate(tuple(one.certificate for one in found)))
@@ -145,20 +146,23 @@ class Admet:
         return lambda answers: SCALES[kind](answers[:, :, self.endpoint.column])
 
     def _explained(self, smiles: str, mol: Mol, asked: dict[str, Any], columns: bool) -> MoleculeAttribution:
-        atoms, bonds, certificate = self._integrated(featurised([mol], self.device), asked, columns)
+        ends = np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()], np.int64)
+        ends = ends.reshape(-1, 2)
+        atoms, bonds, certificate, draws = self._integrated(featurised([mol], self.device), asked, columns)
         names = feature_names() if columns else ((), ())
         return MoleculeAttribution(
             smiles,
             mol,
             self.label,
             atoms,
-            np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]).reshape(-1, 2),
+            ends,
             bonds,
             replace(certificate, target=self.endpoint.name),
             atom_columns=names[0],
             pair_columns=names[1],
             model=self.name,
             notes=unread_elements(mol),
+            draws=folded_draws(draws, 0, len(atoms), ends, len(atoms) + np.arange(len(ends))),
         )
 
     def _integrated(self, graph: Directed, asked: dict[str, Any], columns: bool) -> Integrated:
@@ -175,7 +179,8 @@ class Admet:
         else:
             of_atoms, of_edges = (leaf[0] for leaf in flatten(result.values, what="values")[1])
             of_bonds = of_edges[0::2] + of_edges[1::2] if bonds else of_edges
-        return of_atoms.double().cpu().numpy(), of_bonds[:bonds].double().cpu().numpy(), result.certificate.only
+        draws = None if columns else result.draws  # the errors of features are those of other sums
+        return of_atoms.double().cpu().numpy(), of_bonds[:bonds].double().cpu().numpy(), result.certificate.only, draws
 
 
 def load_admet(endpoint: str, device: torch.device | str | None = None) -> Admet:

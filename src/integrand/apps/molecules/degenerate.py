@@ -103,6 +103,17 @@ class Degenerate:
             "them features that tell the surroundings (partial charge, ring sizes, hybridisation); then look again."
         )
 
+    @property
+    def sentence(self) -> str:
+        """How many atoms the network cannot tell apart, in one line."""
+        sure = f"attributions compared to {self.rtol:g}"
+        if not self.found:
+            return f"The network tells all atoms apart, in {self.molecules:,} molecule(s) of {self.atoms:,} atoms; {sure}."
+        return (
+            f"The network cannot tell {self.affected_atoms:,} of {self.atoms:,} atoms ({self.affected_atoms / self.atoms:.0%}) "
+            f"from others in other places, in {self.affected_molecules:,} of {self.molecules:,} molecule(s); {sure}."
+        )
+
     def rows(self) -> list[dict[str, Any]]:
         """The classes of atoms as a table, one row each."""
         return [dict(vars(one)) for one in self.found]

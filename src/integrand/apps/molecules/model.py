@@ -21,9 +21,10 @@ from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError,
 from ...functions.model_state import undisturbed
 from ...functions.target import Score
 from ...render.notebook import ResultList
+from ...sum_errors import ErrorDraws
 from ...trees import flatten
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, graph, listed, read
-from .result import Floats, MoleculeAttribution, MoleculeModel
+from .result import Floats, MoleculeAttribution, MoleculeModel, folded_draws
 from .training_range import PCBA_588342, TrainingRange
 from .weave import NAMES, load_weave
 
@@ -40,8 +41,8 @@ BATCH = 64
 OPTIONS = ("chunk", "max_evaluations", "memory", "rule", "steps")
 """The options of :func:`integrand.integrated_gradients` that make sense for a batch of graphs."""
 
-Integrated = tuple[Floats, Floats, ExampleCertificate]
-"""The attributions of one molecule, (atoms, features) and (pairs, features), and their certificate."""
+Integrated = tuple[Floats, Floats, ExampleCertificate, ErrorDraws | None]
+"""The attributions of one molecule, (atoms, features) and (pairs, features), their certificate, and draws of their errors."""
 
 Network = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -174,7 +175,8 @@ class GraphModel:
                 found[i] = self._result(*drawn[i], values, output, columns)
             if progress is not None:
                 progress(len(found), len(graphs))
-        results = ResultList(found[i] for i in range(len(graphs)))
+        scale = score or ("probability" if self.logits else "")
+        results = ResultList(replace(found[i], scale=scale) for i in range(len(graphs)))
         warn_if_missed(Certificate(tuple(one.certificate for one in results)))
         return results
 
@@ -222,13 +224,19 @@ class GraphModel:
         else:
             leaves = list(flatten(result.values, what="values")[1])
         of_atoms, of_pairs = (leaf.double().cpu().numpy() for leaf in leaves)
+        draws = None if columns else result.draws  # the errors of features are those of other sums
         return [
-            (of_atoms[i, : len(one.atoms)], of_pairs[i, : len(one.pairs)], result.certificate[i])
+            (
+                of_atoms[i, : len(one.atoms)],
+                of_pairs[i, : len(one.pairs)],
+                result.certificate[i],
+                folded_draws(draws, i, len(one.atoms), one.ends.numpy(), count + np.arange(len(one.pairs))),
+            )
             for i, one in enumerate(graphs)
         ]
 
     def _result(self, smiles: str, one: Graph, values: Integrated, output: int, columns: bool) -> MoleculeAttribution:
-        atoms, pairs, certificate = values
+        atoms, pairs, certificate, draws = values
         return MoleculeAttribution(
             smiles,
             one.mol,
@@ -241,6 +249,7 @@ class GraphModel:
             pair_columns=PAIR_FEATURES[self.features] if columns else (),
             model=self.name,
             notes=() if self.seen is None else self.seen.notes(one.mol),
+            draws=draws,
         )
 
 

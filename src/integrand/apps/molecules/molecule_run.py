@@ -37,7 +37,7 @@ from ..command_line import (
 from .molecule_files import Record, records
 from .molecule_output import MoleculePair, MoleculeWriter, line
 from .molgraph import read
-from .result import MoleculeAttribution, MoleculeModel
+from .result import MoleculeAttribution, MoleculeModel, draws_of, kept_draws
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -51,8 +51,8 @@ TOGETHER = 16
 HEADINGS = 1000
 """The most columns of a table that come back in the output: data sets with descriptors have hundreds."""
 
-FORMAT = 2
-"""Version of the entries in the store; those of another version are not used. Since 2, atoms of SD files keep their order."""
+FORMAT = 3
+"""Version of the entries in the store; those of another version are not used. Since 3, they say what the score is."""
 
 
 @dataclass(frozen=True)
@@ -153,18 +153,22 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             "label": found.label,
             "model": found.model,
             "notes": list(found.notes),
+            "scale": found.scale,
+            "units": found.units,
             "atoms": found.atoms.tolist(),
             "ends": found.ends.tolist(),
             "pairs": found.pair_values.tolist(),
             "others": dict(found.others),
+            "draws": kept_draws(found.draws),
             "certificate": stored(found.certificate),
         }
 
     def unpack(self, item: Record, entry: Entry) -> MoleculeAttribution:
         """An attribution in which each atom and pair has a single feature, the sum over all; every value is checked."""
         smiles, mol = read(item.molecule())
-        if not isinstance(entry["label"], str) or not isinstance(entry["model"], str):
-            raise TypeError(f"got {entry['label']!r} of {entry['model']!r}; expected texts.")
+        texts = [entry[key] for key in ("label", "model", "scale", "units")]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"got {texts!r} as label, model, scale and units; expected texts.")
         if not isinstance(entry["notes"], list) or not all(isinstance(note, str) for note in entry["notes"]):
             raise TypeError(f"got {entry['notes']!r} as notes; expected texts.")
         ends = [end for pair in entry["ends"] for end in pair]
@@ -181,6 +185,9 @@ class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
             others=dict(zip(entry["others"], _numbers(list(entry["others"].values())), strict=True)),
             model=entry["model"],
             notes=tuple(entry["notes"]),
+            scale=entry["scale"],
+            units=entry["units"],
+            draws=draws_of(entry["draws"], mol.GetNumAtoms()),
         )
 
 

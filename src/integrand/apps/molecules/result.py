@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
 from ...files import write_text
 from ...functions.target import Score
-from ...words import number, short_repr, shown
+from ...sum_errors import ErrorDraws, Grouping, errors_of
+from ...words import number, percent, short_repr, shown
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -28,6 +31,70 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def folded_draws(draws: ErrorDraws | None, row: int, count: int, ends: Ints, columns: Ints) -> ErrorDraws | None:
+    """Draws of the errors of one molecule's atoms, each with half of its pairs.
+
+    Args:
+        draws: those of all molecules of a batch, of the columns of atoms and pairs.
+        row: the molecule.
+        count: how many atoms it has; its atoms are the first columns.
+        ends: its pairs, (pairs, 2).
+        columns: the column of each pair, (pairs,).
+    """
+    if draws is None:
+        return None
+    mine = draws.draws[row].double()
+    atoms, pairs = mine[:, :count].clone(), mine[:, torch.as_tensor(columns)] / 2
+    for side in (0, 1):
+        atoms.index_add_(1, torch.as_tensor(ends[:, side]), pairs)
+    return ErrorDraws(atoms[None], draws.scale[row : row + 1])
+
+
+def kept_draws(draws: ErrorDraws | None) -> list[Any] | None:
+    """Draws of the errors of atoms as a list for JSON, and back by :func:`draws_of`."""
+    if draws is None or not bool(torch.isfinite(draws.scale).all()):
+        return None
+    return [float(draws.scale[0]), *([round(value) for value in row] for row in draws.draws[0].tolist())]
+
+
+def draws_of(entry: Any, count: int) -> ErrorDraws | None:
+    """The draws of the errors of so many atoms from a list of JSON; every value is checked.
+
+    Raises:
+        TypeError: it is no such list.
+    """
+    if entry is None:
+        return None
+    scale, *rows = entry
+    fits = rows and all(len(row) == count and all(type(value) is int for value in row) for row in rows)
+    if type(scale) is not float or not math.isfinite(scale) or not fits:
+        raise TypeError("got draws of something else; expected a scale and a list of whole numbers for each draw.")
+    return ErrorDraws(torch.tensor([rows], dtype=torch.float64), torch.tensor([scale], dtype=torch.float64))
+
+
+def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> str:
+    """A score in words for the beginning of a sentence.
+
+    >>> spoken_answer("active", 0.854, "probability"), spoken_answer("active", 0.12, "probability")
+    ('Active (85%)', 'Not active (12%)')
+    >>> spoken_answer("Blood-Brain Barrier", 0.07, "probability"), spoken_answer("Solubility", -2.134, "", "log-mol/L")
+    ('Blood-Brain Barrier unlikely (7%)', 'Solubility −2.13 log-mol/L')
+
+    Args:
+        subject: what the score is of.
+        score: its value.
+        scale: as in :class:`MoleculeAttribution`.
+        units: those of a quantity.
+    """
+    if scale == "probability" and 0 <= score <= 1:
+        yes, said = score >= 0.5, percent(score)
+        if subject.isalpha() and subject.islower():
+            return f"{subject.capitalize() if yes else f'Not {subject}'} ({said})"
+        return f"{subject} {'likely' if yes else 'unlikely'} ({said})"
+    value = f"{score:.3g}".replace("-", "−") + (f" {units}" if units else "")
+    return f"{subject[:1].upper()}{subject[1:]}{f' ({scale})' if scale else ''} {value}"
 
 
 class MoleculeModel(Protocol):
@@ -81,7 +148,10 @@ class MoleculeAttribution:
         atom_columns: names of the features of atoms; empty where only sums were kept.
         pair_columns: names of the features of pairs; empty where only sums were kept.
         model: what was explained, in words.
+        scale: what the score is: ``probability``, ``log-probability``, ``logit``, or '' for a quantity as it stands.
+        units: those of a quantity, where they are known.
         notes: what a reader must not miss, such as an element that the network never saw.
+        draws: what the errors of :attr:`per_atom` may look like, for the errors of sums of atoms; None where not known.
     """
 
     smiles: str
@@ -95,7 +165,10 @@ class MoleculeAttribution:
     atom_columns: tuple[str, ...] = ()
     pair_columns: tuple[str, ...] = ()
     model: str = ""
+    scale: str = ""
+    units: str = ""
     notes: tuple[str, ...] = ()
+    draws: ErrorDraws | None = None
 
     def __post_init__(self) -> None:
         atoms, ends, pairs = (np.asarray(value) for value in (self.atom_features, self.ends, self.pair_features))
@@ -144,6 +217,13 @@ class MoleculeAttribution:
         return np.array([-1 if bond is None else bond.GetIdx() for bond in found], np.int64)
 
     @cached_property
+    def groups(self) -> dict[str, list[frozenset[int]]]:
+        """The atoms of each group that chemists have a name for, every atom in exactly one; see :mod:`.chemical_groups`."""
+        from .chemical_groups import chemical_groups
+
+        return chemical_groups(self.mol)
+
+    @cached_property
     def per_atom(self) -> Floats:
         """The attribution of each atom with half of each of its pairs, (atoms,).
 
@@ -177,6 +257,58 @@ class MoleculeAttribution:
         return math.fsum(map(abs, [*self.atoms, *self.pair_values, *self.others.values()]))
 
     @property
+    def sum_error(self) -> float | None:
+        """How far any sum of attributions may be off at most, in units of the score; None where not known.
+
+        The certificate's error is that of all attributions added up without their signs, which no sum of some of them exceeds.
+        """
+        off = self.certificate.error * self.certificate.magnitude
+        return off if math.isfinite(off) else None
+
+    def sum_errors(self, groups: Iterable[Iterable[int]]) -> list[float | None]:
+        """How far the sum of :attr:`per_atom` over each group of atoms may be off, in units of the score.
+
+        By the draws of the integration, with which about 98 of 100 sums are within; without them, at most: :attr:`sum_error`.
+        """
+        rows, most = [sorted(atoms) for atoms in groups], self.sum_error
+        if self.draws is None or most is None or not rows:
+            return [most for _ in rows]
+        inside = torch.zeros(len(rows), len(self.atoms), dtype=torch.float64)
+        for k, row in enumerate(rows):
+            inside[k, row] = 1.0
+        # A group and the rest of the molecule, one row for each group.
+        parts = torch.cat([inside, 1 - inside], 1)
+        drawn = self.draws.draws.double().repeat(len(rows), 1, 2) * parts[:, None]
+        own = torch.as_tensor(np.abs(self.per_atom))
+        masses = torch.stack([inside @ own, (1 - inside) @ own], 1)
+        halves = Grouping(2, torch.arange(2).repeat_interleave(len(self.atoms)))
+        draws = ErrorDraws(drawn, self.draws.scale.repeat(len(rows)))
+        found = errors_of(draws, [self.certificate] * len(rows), masses, halves, 0.0)[:, 0].tolist()
+        return [min(off, most) if math.isfinite(off) else most for off in found]
+
+    @cached_property
+    def atom_errors(self) -> tuple[float | None, ...]:
+        """How far each of :attr:`per_atom` may be off."""
+        return tuple(self.sum_errors([i] for i in range(len(self.atoms))))
+
+    @property
+    def subject(self) -> str:
+        """What the score is of, in words for a sentence: the label without a name for programs and without units."""
+        return re.sub(r" \([\w-]+(, .*)?\)$", "", self.label)
+
+    @property
+    def answer(self) -> str:
+        """What the network says, in a few words: ``Active (85%)``, ``Not active (12%)``, ``Solubility −2.1 log-mol/L``."""
+        return spoken_answer(self.subject, self.score, self.scale, self.units)
+
+    @property
+    def sentence(self) -> str:
+        """What the network says, which groups that comes from, and how sure the numbers are, in one line."""
+        from .accounting import sentence_of
+
+        return sentence_of(self)
+
+    @property
     def origin(self) -> dict[str, str]:
         """The model, the output and the baseline, for the page's section on how it was made."""
         return {"model": self.model, "output": self.label, "baseline": "all features zero"}
@@ -204,6 +336,14 @@ class MoleculeAttribution:
             label=self.label,
             score=self.score,
             baseline_score=self.baseline_score,
+            smiles=self.smiles,
+            answer=self.answer,
+            sentence=self.sentence,
+            scale=self.scale,
+            units=self.units,
+            error=self.sum_error,
+            errors=self.atom_errors,
+            notes=self.notes,
         )
 
     def rows(self) -> list[dict[str, Any]]:

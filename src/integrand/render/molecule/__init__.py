@@ -1,9 +1,9 @@
-"""Pictures of molecules: atoms and bonds in red and blue by their attributions, other pairs of atoms as arcs.
+"""Pictures of molecules: atoms in red and blue by what they bring, or atoms, bonds and other pairs apart.
 
 one = Molecule(mol, atoms, pairs, title="aspirin", label="active", score=0.94, baseline_score=0.01)
 svg(one), png(one)          # the drawn molecule with its legend
 matrix(one)                 # atom by atom, as figure 7 of the paper shows it
-page([one, two])            # one self-contained HTML page: the molecule and a bar chart of its atoms, linked
+page([one, two])            # one self-contained HTML page: the molecule and its groups, linked
 save(one, "aspirin.svg")    # or .png, .pdf, .html, .json
 """
 
@@ -12,20 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, MissingExtraError, OptionError
 from ...files import write, write_bytes, write_text
-from .molecule_data import Molecule
-from .molecule_drawing import Look, Numbers, draw
-from .molecule_page import Account, build
+from .molecule_data import AccountLine, Molecule
+from .molecule_drawing import Look, Numbers, Pairs, draw
+from .molecule_page import build
 from .molecule_svg import standalone
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Account", "Molecule", "figure", "matrix", "page", "png", "save", "svg"]
+__all__ = ["AccountLine", "Molecule", "figure", "matrix", "page", "png", "save", "svg"]
 
 Molecules = Molecule | Sequence[Molecule]
 """One molecule or several."""
@@ -35,7 +35,7 @@ def svg(
     molecule: Molecule,
     *,
     size: tuple[int, int] | None = None,
-    pairs: Literal["arcs", "none"] = "arcs",
+    pairs: Pairs = "halves",
     numbers: Numbers = False,
     legend: bool = True,
     dark: bool = False,
@@ -43,14 +43,15 @@ def svg(
 ) -> str:
     """The molecule drawn as SVG: red speaks for the score, blue against it.
 
-    Atoms have round halos, bonds long ones, and other pairs of atoms arcs; one scale of colours holds for all. Weak arcs are
-    left out and the legend says how many, and what they add. Letters have one colour, since red and blue have a meaning
+    Each atom is coloured by what it brings, half of each of its pairs included, so that the atoms add up to the whole. With
+    ``pairs="arcs"`` atoms have round halos for what they bring themselves, bonds long ones, and other pairs arcs; weak arcs
+    are left out, and the legend says how many and what they add. Letters have one colour, since red and blue have a meaning
     here. Every atom, bond and arc has an element that names it and its value, to be read where a mouse rests.
 
     Args:
         molecule: what to draw.
         size: (width, height) in pixels, legend included; by default what the molecule needs.
-        pairs: how pairs that are not bonds are drawn.
+        pairs: "halves" gives half of each pair to its atoms, "arcs" draws pairs apart, "none" leaves out those without a bond.
         numbers: write the values of atoms and bonds next to them; "atoms" for the numbers of the atoms, as tables have them.
         legend: the scale of colours, and the sums, below the molecule.
         dark: for dark paper.
@@ -64,7 +65,7 @@ def png(
     molecule: Molecule,
     *,
     size: tuple[int, int] | None = None,
-    pairs: Literal["arcs", "none"] = "arcs",
+    pairs: Pairs = "halves",
     numbers: Numbers = False,
     legend: bool = True,
     dark: bool = False,
@@ -120,15 +121,15 @@ def page(
     lead: str = "",
     notes: Sequence[str] = (),
     certificates: Sequence[ExampleCertificate | None] = (),
-    accounts: Sequence[Sequence[Account]] = (),
+    accounts: Sequence[Sequence[AccountLine]] = (),
     meta: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> str:
     """One self-contained HTML page of molecules. It loads nothing; every text in it is escaped.
 
-    Each molecule is drawn next to bar charts of its atoms, bonds, other pairs and what else there is; what is pointed at in
-    one lights up in the other, with a mouse, a finger or the keyboard. Below follow the running sum from F(x') to F(x), the
-    accounts, and the certificate. Several molecules have an overview first.
+    A molecule is drawn next to bars of its groups; what is pointed at in one lights up in the other and is said in words, with
+    a mouse, a finger or the keyboard. Below follow its atoms, bonds and other pairs, the running sum from F(x') to F(x), and
+    the accounts. Several molecules can be sorted, filtered and searched, with a summary on top.
 
     Args:
         molecules: one or several.
@@ -136,8 +137,7 @@ def page(
         lead: a sentence below it.
         notes: a text for each molecule.
         certificates: how far each one's values can be trusted, None where that is not known.
-        accounts: for each molecule, what parts of it add, in order: (kind, name, value, share of the change), such as
-            ("element", "N", 0.2, 0.46); without a share where that is None.
+        accounts: for each molecule, what parts of it add, in order; those of the kind "group" stand beside the drawing.
         meta: how they were made, name by name.
         command: what makes the page again, to be shown in it.
     """

@@ -1,86 +1,83 @@
-// Lights the bar of what is pointed at in a drawn molecule, and the other way round. Nothing is loaded, stored or sent.
-const unit = (row) => row.closest("[data-molecule]").dataset.unit;
-const named = (row) => `${row.cells[0].textContent}: ${row.cells[2].textContent}${unit(row)}`;
+// Lights what belongs together in a drawn molecule and its bars, switches views, copies SMILES. Nothing is stored or sent.
+const reachable = (elements) =>
+  elements.forEach((element, k) => {
+    element.setAttribute("tabindex", k ? "-1" : "0"); // the tab key stops once; arrow keys move on
+    if (element instanceof SVGElement) element.setAttribute("role", "img");
+    if (element instanceof SVGElement) element.setAttribute("aria-label", element.dataset.says);
+  });
 
 class Linked {
   constructor(root) {
     this.root = root;
-    this.figure = root.querySelector("figure");
-    this.tip = root.querySelector(".tip");
-    this.lists = [...root.querySelectorAll(".marks, .rows")].map((list) => [...list.querySelectorAll("a")]);
-    // One stop for the tab key in each list; the arrows move within it.
-    for (const links of this.lists) links.forEach((link, k) => { link.tabIndex = k ? -1 : 0; });
-    for (const mark of root.querySelectorAll(".marks a")) {
-      const row = document.getElementById(this.key(mark));
-      if (row) mark.setAttribute("aria-label", named(row));
+    this.marks = [...root.querySelectorAll(".marks [data-says]")];
+    this.rows = [...root.querySelectorAll("tr[data-marks]")];
+    reachable(this.marks.slice().reverse()); // atoms come last in the drawing, since they lie on top
+    for (const row of this.rows) {
+      // A bar of an atom, bond or arc says what its mark says.
+      const mark = row.dataset.says === undefined && !row.closest(".accounts") && document.getElementById(row.dataset.marks);
+      if (mark) row.dataset.says = mark.dataset.says;
     }
-    root.addEventListener("pointerover", (event) => this.light(this.key(event.target)));
-    root.addEventListener("pointerleave", () => this.light(this.key(document.activeElement)));
-    root.addEventListener("focusin", (event) => this.light(this.key(event.target)));
-    root.addEventListener("focusout", () => this.light(null));
-    root.addEventListener("click", (event) => this.choose(event));
-    root.addEventListener("keydown", (event) => this.step(event));
+    for (const table of root.querySelectorAll("table")) reachable([...table.querySelectorAll("tr[data-says]")]);
+    for (const kind of ["pointerover", "focusin", "click"]) {
+      root.addEventListener(kind, (event) => this.light(this.part(event.target)));
+    }
+    root.addEventListener("pointerleave", () => this.light(null));
+    root.addEventListener("keydown", (event) => event.key === "Escape" && this.light(null));
+    for (const button of root.querySelectorAll("[data-view]")) button.addEventListener("click", () => this.view(button));
+    for (const box of root.querySelectorAll("[data-toggle]")) {
+      box.addEventListener("change", () => this.toggle(box.dataset.toggle, box.checked));
+    }
+    const copy = root.querySelector("[data-copy]");
+    if (copy) copy.addEventListener("click", () => this.copy(copy));
     const matrix = root.querySelector(".cells");
     if (matrix) matrix.addEventListener("pointermove", (event) => this.cell(matrix, event));
   }
 
-  key(target) {
-    const part = target instanceof Element && this.root.contains(target) && target.closest(".marks a, .rows tr");
-    return part ? part.id.replace(/_$/, "") : null;
+  part(target) {
+    return target instanceof Element ? target.closest(".marks [data-says], tr[data-marks]") : null;
   }
 
-  light(key) {
-    if (key === this.lit) return;
-    this.lit = key;
-    for (const part of this.root.querySelectorAll(".on")) part.classList.remove("on");
-    this.tip.hidden = true;
-    const row = key && document.getElementById(key);
-    if (!row) return;
-    row.classList.add("on");
-    const box = row.closest(".rows"), above = row.offsetTop - box.scrollTop;
-    if (above < 0 || above > box.clientHeight - row.offsetHeight) box.scrollTop = row.offsetTop - box.clientHeight / 2;
-    const marks = this.marks(key);
-    for (const mark of marks) mark.classList.add("on");
-    this.say(row, marks[0]);
+  light(part) {
+    if (part === this.lit) return;
+    this.lit = part;
+    for (const lit of this.root.querySelectorAll(".on")) lit.classList.remove("on");
+    if (!part) return;
+    const names = part.dataset.marks ? part.dataset.marks.split(" ") : [part.id];
+    for (const name of names) {
+      const mark = document.getElementById(name);
+      const ends = /^(m\d+)p(\d+)-(\d+)$/.exec(name); // a weak pair has no arc of its own: its two atoms light up
+      if (mark && mark.getClientRects().length) mark.classList.add("on");
+      else if (ends) for (const k of [2, 3]) document.getElementById(`${ends[1]}a${ends[k]}`).classList.add("on");
+    }
+    for (const row of this.rows) {
+      const held = row.dataset.marks.split(" ");
+      if (row === part || (names.length === 1 && held.includes(names[0]))) row.classList.add("on");
+    }
   }
 
-  // A weak pair has no arc of its own: its two atoms light up instead.
-  marks(key) {
-    const own = document.getElementById(`${key}_`);
-    if (own) return [own];
-    const pair = /^(m\d+)p(\d+)-(\d+)$/.exec(key);
-    return pair ? [2, 3].map((k) => document.getElementById(`${pair[1]}a${pair[k]}_`)) : [];
+  // The class is on the drawing too, so that a saved picture shows the present view.
+  toggle(name, on) {
+    for (const look of this.root.querySelectorAll(".look")) look.classList.toggle(name, on);
   }
 
-  say(row, mark) {
-    const half = row.dataset.half;
-    this.tip.textContent = named(row) + (half ? `, with half of its pairs ${half}${unit(row)}` : "");
-    this.tip.hidden = !mark;
-    if (!mark) return;
-    const frame = this.figure.getBoundingClientRect(), spot = mark.getBoundingClientRect();
-    const middle = spot.left + spot.width / 2 - frame.left, room = this.tip.offsetWidth / 2;
-    this.tip.style.left = `${Math.max(room, Math.min(frame.width - room, middle))}px`;
-    this.tip.style.top = `${spot.top - frame.top}px`;
+  view(button) {
+    this.toggle("pairs", button.dataset.view === "pairs");
+    for (const other of this.root.querySelectorAll("[data-view]")) other.setAttribute("aria-pressed", other === button);
   }
 
-  choose(event) {
-    const link = event.target instanceof Element && event.target.closest(".marks a, .rows a");
-    if (!link) return;
-    event.preventDefault();
-    link.focus({ preventScroll: true });
-    this.light(this.key(link));
-  }
-
-  step(event) {
-    if (event.key === "Escape") return this.light(null);
-    const by = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-    const links = by && this.lists.find((list) => list.includes(event.target));
-    if (!links) return;
-    event.preventDefault();
-    const next = links[(links.indexOf(event.target) + by + links.length) % links.length];
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus({ preventScroll: true });
+  async copy(button) {
+    const code = this.root.querySelector(".smiles code");
+    const chosen = document.createRange();
+    chosen.selectNodeContents(code);
+    getSelection().removeAllRanges();
+    getSelection().addRange(chosen);
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = document.execCommand("copy") ? "Copied" : "Selected";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
   }
 
   // Names take the room of two cells before the first.
@@ -88,11 +85,27 @@ class Linked {
     const frame = matrix.getBoundingClientRect(), count = Number(matrix.dataset.count);
     const [i, j] = [(event.clientY - frame.top) / frame.height, (event.clientX - frame.left) / frame.width]
       .map((share) => Math.floor(share * (count + 2) - 2)).sort((a, b) => a - b);
-    const name = this.root.id, bond = this.root.querySelector(`.rows [data-ends="${i}-${j}"]`);
-    const key = i === j ? `${name}a${i}` : bond ? bond.id : `${name}p${i}-${j}`, row = document.getElementById(key);
-    this.light(row ? key : null);
-    this.root.querySelector(".matrix output").textContent = row ? named(row) : "";
+    const name = this.root.id, ends = matrix.dataset.ends.split(" ");
+    const bond = ends.indexOf(`${i}-${j}`);
+    const key = i === j ? `a${i}` : bond >= 0 ? `b${bond}` : `p${i}-${j}`;
+    const mark = i < 0 ? null : document.getElementById(`${name}${key}`);
+    const row = i < 0 ? null : this.rows.find((one) => one.dataset.marks === `${name}${key}`);
+    this.light(mark || row || null);
+    const out = matrix.closest("[data-sayings]").querySelector("[data-said]");
+    const text = (mark && mark.dataset.says) || (row && `${row.cells[0].textContent}: ${row.cells[2].textContent}`);
+    out.textContent = text || out.dataset.prompt;
   }
 }
 
 for (const root of document.querySelectorAll("[data-molecule]")) new Linked(root);
+
+// A link to a molecule opens it.
+const opened = () => {
+  const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  const one = target && target.closest("details.one");
+  if (!one) return;
+  one.open = true;
+  one.scrollIntoView();
+};
+addEventListener("hashchange", opened);
+opened();

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,40 @@ WIDE_RING = 8
 """Rings with more atoms than this are laid out by CoordGen, which folds them, rather than as circles."""
 
 
+SPELLING = {"Sulfur": "sulphur", "Aluminum": "aluminium", "Cesium": "caesium"}
+"""Names of elements where RDKit spells them otherwise."""
+
+SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+RAISED = str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class AccountLine:
+    """What a part of a molecule adds, as a line of a page.
+
+    Attributes:
+        kind: what it is a part by: "element", "group", "ring system"...
+        name: its name for people.
+        value: what it adds.
+        share: its share of the change of the score; None where shares say nothing.
+        error: how far the value may be off at most; None where not known.
+        whole: what its atoms add where other parts overlap with it; None where none does.
+        count: how often it is there.
+        atoms: the numbers of its atoms.
+        each: what each of several adds.
+    """
+
+    kind: str
+    name: str
+    value: float
+    share: float | None = None
+    error: float | None = None
+    whole: float | None = None
+    count: int = 1
+    atoms: tuple[int, ...] = ()
+    each: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Molecule:
     """A molecule with the attributions of its atoms and pairs of atoms.
@@ -42,6 +77,14 @@ class Molecule:
         label: what the score is of, in words.
         score: F(x).
         baseline_score: F(x').
+        smiles: the molecule as text, to be shown and copied.
+        answer: what the network says, in a few words: "Active (85%)".
+        sentence: the answer, what it comes from and how sure that is, in one line.
+        scale: what the score is: "probability", "logit", or '' for a quantity.
+        units: those of a quantity, where they are known.
+        error: how far any sum of attributions may be off at most; None where not known.
+        errors: how far each atom with half of its pairs may be off; empty where not known.
+        notes: what a reader must not miss.
     """
 
     mol: Mol
@@ -52,6 +95,14 @@ class Molecule:
     label: str = ""
     score: float | None = None
     baseline_score: float | None = None
+    smiles: str = ""
+    answer: str = ""
+    sentence: str = ""
+    scale: str = ""
+    units: str = ""
+    error: float | None = None
+    errors: Sequence[float | None] = ()
+    notes: Sequence[str] = ()
 
     __repr__ = short_repr
 
@@ -66,6 +117,29 @@ class Molecule:
         for name, value in (*self.others, ("score", self.score), ("baseline_score", self.baseline_score)):
             if value is not None and not math.isfinite(value):
                 raise InputError(f"got {value} for {name!r}; expected a finite number.")
+
+    @cached_property
+    def name(self) -> str:
+        """The molecule's name for people; its formula where it has none other than its SMILES."""
+        return self.title if self.title and self.title != self.smiles else self.formula
+
+    @cached_property
+    def formula(self) -> str:
+        """The molecular formula, with small digits: C₉H₈O₄."""
+        from rdkit.Chem.rdMolDescriptors import CalcMolFormula
+
+        text, charge = re.fullmatch(r"(.*?)([+-]\d*)?", str(CalcMolFormula(_counted(self.mol)))).groups()  # type: ignore[union-attr]
+        return text.translate(SMALL) + ((charge[1:] + charge[0]).translate(RAISED) if charge else "")
+
+    @cached_property
+    def folded(self) -> Molecule:
+        """The same molecule with each atom's half of its pairs in the atom, and no pairs."""
+        return replace(self, atoms=self.per_atom, pairs=np.zeros_like(self.pairs))
+
+    @cached_property
+    def layout(self) -> Mol:
+        """The molecule with coordinates and wedges, ready to be drawn."""
+        return laid_out(self.mol)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +200,38 @@ class Molecule:
             "pairs": [{"atoms": [i, j], "bond": bond, "value": value} for i, j, value, bond in pairs],
             "others": dict(self.others),
         }
+
+
+def element_name(mol: Mol, atom: int) -> str:
+    """The name of an atom's element, such as ``sulphur``."""
+    from rdkit.Chem import GetPeriodicTable
+
+    name = str(GetPeriodicTable().GetElementName(mol.GetAtomWithIdx(atom).GetAtomicNum()))
+    return SPELLING.get(name, name.lower())
+
+
+def plural(name: str, count: int) -> str:
+    """The name of a group that is there so often.
+
+    >>> plural("methoxy group", 2), plural("fused ring of 9 atoms", 2), plural("ether", 1)
+    ('methoxy groups', 'fused rings of 9 atoms', 'ether')
+    """
+    if count == 1:
+        return name
+    for word in (" of ", " with ", " ("):
+        head, found, rest = name.partition(word)
+        if found:
+            return f"{head}s{found}{rest}"
+    return name if name.endswith("s") else f"{name}s"
+
+
+def _counted(mol: Mol) -> Mol:
+    """A copy that knows its hydrogens, though its valences may be beyond what RDKit allows."""
+    from rdkit import Chem
+
+    copy = Chem.Mol(mol)
+    copy.UpdatePropertyCache(strict=False)
+    return copy
 
 
 def laid_out(mol: Mol) -> Mol:

@@ -9,7 +9,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...errors import OptionError
 from ..escaping import escape
 from ..image.pixels import COLOURS
 from ..text.word_markup import QUIET, number
-from .molecule_data import BOND, Molecule, laid_out, positions
+from .molecule_data import BOND, Molecule, positions
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -48,6 +49,9 @@ NARROW, WIDE = frozenset(" .,:;'|!il()[]/\\tfj-"), frozenset("@=+#%mw−≤×")
 """Characters that are narrower, and wider, than the others in a line of text."""
 
 Numbers = bool | Literal["atoms"]
+
+Pairs = Literal["halves", "arcs", "none"]
+"""How the attributions of pairs are drawn: half of each in its atoms, on bonds and as arcs, or on bonds only."""
 
 MOST_ARCS = 80
 """At most this many arcs are drawn; more could not be told apart."""
@@ -81,7 +85,7 @@ class Paper:
 
     def line(self, share: float) -> str:
         """The colour of a line for a share from -1 to 1; even a weak one stays visible."""
-        return self._mixed(self.lines[int(share > 0)], 0.35 + 0.65 * abs(share))
+        return self._mixed(self.lines[int(share > 0)], 0.35 + 0.65 * min(1.0, abs(share)))
 
     @property
     def ramp(self) -> str:
@@ -195,7 +199,7 @@ class Look:
 
     Attributes:
         size: width and height in pixels, legend included; None for what the molecule needs.
-        pairs: how pairs that are not bonds are drawn.
+        pairs: how pairs are drawn.
         numbers: whether the values of atoms and bonds are written next to them; "atoms" for the numbers of the atoms.
         legend: whether the colour scale and the sums are written below.
         dark: whether it is drawn light on dark paper.
@@ -204,7 +208,7 @@ class Look:
     """
 
     size: tuple[int, int] | None = None
-    pairs: Literal["arcs", "none"] = "arcs"
+    pairs: Pairs = "halves"
     numbers: Numbers = False
     legend: bool = True
     dark: bool = False
@@ -212,8 +216,8 @@ class Look:
     fill: bool = True
 
     def __post_init__(self) -> None:
-        if self.pairs not in ("arcs", "none"):
-            raise OptionError(f"got pairs={self.pairs!r}; expected 'arcs' or 'none'")
+        if self.pairs not in ("halves", "arcs", "none"):
+            raise OptionError(f"got pairs={self.pairs!r}; expected 'halves', 'arcs' or 'none'")
         if self.numbers not in (True, False, "atoms"):
             raise OptionError(f"got numbers={self.numbers!r}; expected True, False or 'atoms'")
         if self.size is not None and not (len(self.size) == 2 and all(60 <= side <= 20_000 for side in self.size)):
@@ -246,26 +250,40 @@ class Drawing:
 
 def draw(molecule: Molecule, look: Look, kind: Kind) -> Drawing:
     """Draw a molecule; see :func:`integrand.render.molecule.svg`."""
+    whole, molecule = molecule, molecule.folded if look.pairs == "halves" else molecule
     limit = look.limit or molecule.limit
-    mol = laid_out(molecule.mol)
+    mol = copy(molecule.layout)
     if look.numbers == "atoms":
         for i in range(len(molecule.atoms)):
             mol.GetAtomWithIdx(i).SetProp("atomNote", f"{i}")
     elif look.numbers:
         _write_numbers(molecule, mol, limit)
-    lines = _legend_lines(molecule, look, limit) if look.legend else []
+    lines = _legend_lines(whole, look, limit) if look.legend else []
     page = _page(mol, look, lines, kind)
     spots, scale = _places(mol, len(molecule.atoms), page.canvas())
     canvas, bond = page.canvas(), BOND * scale
     arcs = tuple(_arcs(molecule, spots, bond, limit)) if look.pairs == "arcs" else ()
     _halos(canvas, molecule, spots, bond, limit)
-    for _, _, value, curve in arcs:
-        share = min(1.0, abs(value) / limit)
-        canvas.shape(_ribbon(curve, bond * (0.03 + 0.08 * share)), look.paper.line(math.copysign(share, value)))
+    _ribbons(canvas, arcs, bond, limit)
     canvas.molecule(mol, max(1.0, 0.065 * scale))
     if look.legend:
         _legend(canvas, page.lines, limit, page.panel, page.unit)
     return Drawing(canvas, spots, bond, arcs)
+
+
+def draw_skeleton(molecule: Molecule) -> tuple[tuple[str, str], Drawing]:
+    """Draw a molecule without colours, for a page: its SVG for light and for dark paper, and where its atoms and arcs are."""
+    look = Look(legend=False, fill=False)
+    page = _page(molecule.layout, look, [], "svg")
+    spots, scale = _places(molecule.layout, len(molecule.atoms), page.canvas())
+    drawn = []
+    for dark in (False, True):
+        canvas = replace(page, look=replace(look, dark=dark)).canvas()
+        canvas.molecule(molecule.layout, max(1.0, 0.065 * scale))
+        drawn.append(canvas.svg_body())
+    bond = BOND * scale
+    arcs = tuple(_arcs(molecule, spots, bond, molecule.limit))
+    return (drawn[0], drawn[1]), Drawing(page.canvas(), spots, bond, arcs)
 
 
 def shown_pairs(molecule: Molecule, limit: float) -> list[tuple[int, int, float]]:
@@ -370,19 +388,55 @@ def _places(mol: Mol, count: int, trial: Canvas) -> tuple[Array, float]:
 
 
 def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit: float) -> None:
-    """Draw discs on atoms and capsules on bonds, ring by ring over the whole molecule so that no edge covers a core."""
+    """Draw the halos of atoms and bonds."""
+    for halo in halos(molecule, spots, bond, limit):
+        colour = canvas.paper.area(halo.share)
+        if halo.end is None:
+            canvas.disc(halo.start, halo.radius, colour)
+        else:
+            canvas.shape(_capsule(halo.start, halo.end, halo.radius), colour)
+
+
+@dataclass(frozen=True)
+class Halo:
+    """A coloured area under an atom or a bond.
+
+    Attributes:
+        share: its colour, from -1 to 1.
+        radius: of the disc, or half the width of the band.
+        start: the centre of the disc, or where the band begins.
+        end: where the band ends; None for a disc.
+    """
+
+    share: float
+    radius: float
+    start: Array
+    end: Array | None = None
+
+
+def halos(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterator[Halo]:
+    """Discs on atoms and bands on bonds, ring by ring over the whole molecule so that no edge covers a core."""
     if not limit:
         return
-    paper = canvas.paper
-    atoms, bonds = (np.clip(values / limit, -1, 1) for values in (molecule.atoms, molecule.bonds))
+    atoms, bonds = (np.clip(values / limit, -1, 1).tolist() for values in (molecule.atoms, molecule.bonds))
     for ring, (inner, depth) in enumerate(RINGS):
         for share, (i, j) in sorted(zip(bonds, molecule.ends, strict=True), key=lambda one: abs(one[0])):
             if ring in _rings(abs(share), thin=True):
-                half = bond * (0.08 + 0.1 * math.sqrt(abs(share))) * inner
-                canvas.shape(_capsule(spots[i], spots[j], half), paper.area(share * depth))
+                a, b = spots[i] + 0.3 * (spots[j] - spots[i]), spots[j] + 0.3 * (spots[i] - spots[j])
+                yield Halo(share * depth, bond * (0.08 + 0.1 * math.sqrt(abs(share))) * inner, a, b)
         for share, spot in sorted(zip(atoms, spots, strict=True), key=lambda one: abs(one[0])):
             if ring in _rings(abs(share), thin=False):
-                canvas.disc(spot, bond * (0.16 + 0.24 * math.sqrt(abs(share))) * inner, paper.area(share * depth))
+                yield Halo(share * depth, bond * (0.18 + 0.26 * math.sqrt(abs(share))) * inner, spot)
+
+
+def _ribbons(canvas: Canvas, arcs: Sequence[tuple[int, int, float, Array]], bond: float, limit: float) -> None:
+    for _, _, value, curve in arcs:
+        canvas.shape(_ribbon(curve, arc_width(value, bond, limit)), canvas.paper.line(value / limit))
+
+
+def arc_width(value: float, bond: float, limit: float) -> float:
+    """The width of a pair's arc."""
+    return bond * (0.03 + 0.08 * min(1.0, abs(value) / limit))
 
 
 def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
@@ -394,9 +448,8 @@ def _rings(share: float, *, thin: bool) -> tuple[int, ...]:
     return (0, 2, 4) if thin else (0, 1, 2, 3, 4)
 
 
-def _capsule(start: Array, end: Array, half: float) -> Array:
-    """The halo of a bond: its middle part with rounded ends, as a polygon."""
-    a, b = start + 0.3 * (end - start), end + 0.3 * (start - end)
+def _capsule(a: Array, b: Array, half: float) -> Array:
+    """The halo of a bond: a band with rounded ends, as a polygon."""
     turn = math.atan2(*(b - a)[::-1])
     angles = np.linspace(-np.pi / 2, np.pi / 2, 4) + turn
     round_end = half * np.stack([np.cos(angles), np.sin(angles)], 1)
@@ -459,8 +512,16 @@ def _write_numbers(molecule: Molecule, mol: Mol, limit: float) -> None:
 def _legend_lines(molecule: Molecule, look: Look, limit: float) -> list[str]:
     said = f"{molecule.label} {molecule.score:.3g}" if molecule.label and molecule.score is not None else molecule.label
     parts = ", ".join(f"{name} {number(value)}" for name, value in molecule.parts if value or name in ("atoms", "bonds"))
-    head = ": ".join(part for part in (molecule.title, said) if part)
+    head = ": ".join(part for part in (molecule.title, molecule.answer or said) if part)
+    if look.pairs == "halves" and molecule.pairs.any():
+        with_halves = math.fsum(molecule.per_atom)
+        parts = ", ".join([f"atoms with half of their pairs {number(with_halves)}", *_others_said(molecule)])
+        return [line for line in (head, f"sum {number(molecule.total)} = {parts}") if line]
     return [line for line in (head, f"sum {number(molecule.total)} = {parts}", pairs_line(molecule, look, limit)) if line]
+
+
+def _others_said(molecule: Molecule) -> list[str]:
+    return [f"{name} {number(value)}" for name, value in molecule.parts[3:]]
 
 
 def _legend(canvas: Canvas, lines: Sequence[str], limit: float, top: int, unit: float) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from ..escaping import escape
 from ..text.word_markup import number
 from .molecule_data import Molecule
-from .molecule_drawing import Array, Drawing, Look, draw, printable
+from .molecule_drawing import DARK, LIGHT, Array, Drawing, Look, arc_width, draw, draw_skeleton, halos, printable
 
 SIGNS = {"SINGLE": "–", "DOUBLE": "=", "TRIPLE": "≡", "AROMATIC": "∶", "DATIVE": "→"}
 """The sign between the names of two bonded atoms, by the type of their bond."""
-
-MARKED = "_"
-"""The suffix of an SVG element's id on a page; without it, the id is that of the matching bar."""
 
 Style = tuple[str, str]
 """The CSS declarations of an element on light and on dark paper."""
@@ -55,8 +53,14 @@ def pair_name(molecule: Molecule, i: int, j: int) -> str:
     return f"{molecule.names[i]} … {molecule.names[j]}"
 
 
-def marks(molecule: Molecule, drawing: Drawing) -> Iterator[SvgMark]:
-    """The elements that can be pointed at; atoms come last, so that they lie on top."""
+def marks(molecule: Molecule, drawing: Drawing, *, halves: bool = False) -> Iterator[SvgMark]:
+    """The elements that can be pointed at; atoms come last, so that they lie on top.
+
+    Args:
+        molecule: what is drawn.
+        drawing: where its parts are.
+        halves: whether the value of an atom includes half of each of its pairs.
+    """
     spots, bond = drawing.spots, drawing.bond
     for i, j, value, curve in drawing.arcs:
         yield SvgMark(f"p{i}-{j}", f'data-pair="{i} {j}"', pair_name(molecule, i, j), value, f'<path d="{_parabola(curve)}"')
@@ -64,7 +68,8 @@ def marks(molecule: Molecule, drawing: Drawing) -> Iterator[SvgMark]:
         a, b = spots[i] + 0.25 * (spots[j] - spots[i]), spots[j] + 0.25 * (spots[i] - spots[j])
         shape = f'<path d="M{a[0]:.0f} {a[1]:.0f} {b[0]:.0f} {b[1]:.0f}"'
         yield SvgMark(f"b{k}", f'data-bond="{k}"', bond_name(molecule, k), value, shape)
-    for i, (spot, value) in enumerate(zip(spots, molecule.atoms.tolist(), strict=True)):
+    values = molecule.per_atom if halves else molecule.atoms
+    for i, (spot, value) in enumerate(zip(spots, values.tolist(), strict=True)):
         shape = f'<circle cx="{spot[0]:.0f}" cy="{spot[1]:.0f}" r="{0.34 * bond:.0f}"'
         yield SvgMark(f"a{i}", f'data-atom="{i}"', molecule.names[i], value, shape)
 
@@ -76,7 +81,7 @@ def standalone(molecule: Molecule, look: Look) -> str:
     found = "".join(
         f'{mark.shape} {mark.data} data-value="{mark.value:.6g}"><title>{escape(mark.name)}: {number(mark.value)}</title>'
         f"</{mark.shape[1 : mark.shape.index(' ')]}>\n"
-        for mark in marks(molecule, drawing)
+        for mark in marks(molecule, drawing, halves=look.pairs == "halves")
     )
     listed = f'<g fill="none" pointer-events="visible" stroke-width="{0.28 * drawing.bond:.0f}">\n{found}</g>\n'
     return _element(molecule, drawing, body + listed, 'width="{}" height="{}"')
@@ -99,25 +104,73 @@ class SvgSheet:
         return f"{light}\n@media(prefers-color-scheme:dark){{{dark}}}"
 
 
-def inline(molecule: Molecule, sheet: SvgSheet, anchor: str, look: Look) -> tuple[str, Drawing]:
-    """The drawing for a page: compact, for light and dark paper, each element a link to the bar ``{anchor}{key}``.
+def inline(molecule: Molecule, sheet: SvgSheet, anchor: str, say: Callable[[SvgMark], str]) -> tuple[str, Drawing]:
+    """The drawing for a page, in layers: compact, for light and dark paper, with an element on each atom, bond and arc.
 
     Args:
         molecule: what is drawn.
         sheet: collects the styles.
         anchor: the prefix of the ids of this molecule's elements.
-        look: the options, without legend and background.
+        say: what a mark says when it is pointed at.
     """
-    drawing = draw(molecule, look, "svg")
-    other = draw(molecule, replace(look, dark=True), "svg")  # the same shapes in other colours
-    body = compact(drawing.canvas.svg_body(), other.canvas.svg_body(), sheet)
-    found = "".join(
-        f'<a id="{anchor}{mark.key}{MARKED}" href="#{anchor}{mark.key}">{mark.shape}/></a>\n'
-        for mark in marks(molecule, drawing)
-    )
+    skeleton, drawing = draw_skeleton(molecule)
+    folded = molecule.folded
+    halves = _halo_svg(folded, drawing, folded.limit, sheet)
+    apart = _halo_svg(molecule, drawing, molecule.limit, sheet) + _arc_svg(drawing, molecule.limit, sheet)
+    found: dict[str, str] = {"a": "", "b": "", "p": ""}
+    for mark in marks(molecule, drawing, halves=True):
+        found[mark.key[0]] += f'{mark.shape} id="{anchor}{mark.key}" data-says="{escape(say(mark))}"/>\n'
     wide = f"{0.28 * drawing.bond:.0f}"
-    linked = f'<g id="{anchor}drawn">{body}</g>\n<g class="marks" stroke-width="{wide}">\n{found}</g>\n'
-    return _element(molecule, drawing, linked).replace('role="img"', 'role="group"'), drawing
+    body = (
+        f'<g class="halves" id="{anchor}halves">{halves}</g>\n<g class="apart">{apart}</g>\n'
+        f'<g id="{anchor}bones">{compact(*skeleton, sheet)}</g>\n'
+        f'<g class="numbers" font-size="{0.26 * drawing.bond:.1f}">{_numbers(molecule, drawing)}</g>\n'
+        f'<g class="marks" stroke-width="{wide}">\n<g class="apart">{found["p"]}</g>{found["b"]}{found["a"]}</g>\n'
+    )
+    return _element(molecule, drawing, body, f'class="look" id="{anchor}svg"').replace('role="img"', 'role="group"'), drawing
+
+
+def _halo_svg(molecule: Molecule, drawing: Drawing, limit: float, sheet: SvgSheet) -> str:
+    out = ""
+    for halo in halos(molecule, drawing.spots, drawing.bond, limit):
+        (x, y), colours = halo.start, [paper.area(halo.share) for paper in (LIGHT, DARK)]
+        if halo.end is None:
+            name = sheet.name((f"fill:{colours[0]}", f"fill:{colours[1]}"))
+            out += f'<circle class="{name}" cx="{x:.0f}" cy="{y:.0f}" r="{halo.radius:.1f}"/>'
+        else:
+            name = _stroke(colours[0], colours[1], 2 * halo.radius, sheet)
+            out += f'<path class="{name}" d="M{x:.0f} {y:.0f}L{halo.end[0]:.0f} {halo.end[1]:.0f}"/>'
+    return out
+
+
+def _arc_svg(drawing: Drawing, limit: float, sheet: SvgSheet) -> str:
+    out = ""
+    for _, _, value, curve in drawing.arcs:
+        light, dark = (paper.line(value / limit) for paper in (LIGHT, DARK))
+        name = _stroke(light, dark, arc_width(value, drawing.bond, limit), sheet)
+        out += f'<path class="{name}" d="{_parabola(curve)}"/>'
+    return out
+
+
+def _stroke(light: str, dark: str, width: float, sheet: SvgSheet) -> str:
+    """The class of a round line, in a few widths only, so that a page needs few styles."""
+    rest = f"stroke-width:{round(2 * width) / 2:g};stroke-linecap:round"
+    return sheet.name((f"fill:none;stroke:{light};{rest}", f"fill:none;stroke:{dark};{rest}"))
+
+
+def _numbers(molecule: Molecule, drawing: Drawing) -> str:
+    """The numbers of the atoms, each in the widest gap between the bonds of its atom."""
+    out = ""
+    for i, spot in enumerate(drawing.spots):
+        atom = molecule.mol.GetAtomWithIdx(i)
+        turns = sorted(math.atan2(*(drawing.spots[other.GetIdx()] - spot)[::-1]) for other in atom.GetNeighbors())
+        gaps = [((b - a) % math.tau or math.tau, a) for a, b in zip(turns, [*turns[1:], *turns[:1]], strict=True)]
+        wide, start = max(gaps, default=(math.tau, 0.0))
+        away = drawing.bond * (0.32 if atom.GetSymbol() == "C" else 0.42)
+        turn = start + wide / 2
+        x, y = spot[0] + away * math.cos(turn), spot[1] + away * math.sin(turn) + 0.09 * drawing.bond
+        out += f'<text x="{x:.0f}" y="{y:.0f}">{i}</text>'
+    return out
 
 
 def compact(light: str, dark: str, sheet: SvgSheet) -> str:
