@@ -169,7 +169,7 @@ class Account:
         lines = [f"{self.smiles}: {self.label} changes by {self.change:+.4g}"]
         for name, parts in self.sections.items():
             lines += ["", f"by {name}"]
-            lines += [f"  {part.name:<{wide}}  {part.value:>+9.3g}  {_words(part)}".rstrip() for part in parts]
+            lines += [f"  {part.name:<{wide}}  {_bounded(part):>18}  {_words(part)}".rstrip() for part in parts]
         return "\n".join([*lines, "", *self.notes])
 
 
@@ -518,6 +518,11 @@ def _with_errors(result: MoleculeAttribution, parts: Iterable[AccountPart]) -> l
 
 def _shared(part: AccountPart, change: float | None) -> AccountPart:
     return replace(part, share=None if change is None else part.value / change)
+
+
+def _bounded(part: AccountPart) -> str:
+    """What a part adds, with its error where there is one."""
+    return plus_minus(part.value, part.error).replace("−", "-") if part.error else f"{part.value:+.3g}"
 
 
 def _words(part: AccountPart) -> str:

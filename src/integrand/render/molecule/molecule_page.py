@@ -323,7 +323,8 @@ def _groups(one: Shown) -> str:
     missed = "" if one.change is None else f" of {unit.write(_change(one.molecule))}{of}"
     note = f"Each atom is in one group, with half of its pairs. Together {unit.write(total)}{of}{missed}."
     table = f'<table class="bars groups" id="{one.anchor}groups"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
-    return f'<div class="side"><h3>What its groups add{of}</h3>\n{table}\n<p class="rest">{escape(note)}</p></div>\n'
+    title = escape(f"What its groups add{f', in {one.molecule.units}' if one.molecule.units else ''}{of}")
+    return f'<div class="side"><h3>{title}</h3>\n{table}\n<p class="rest">{escape(note)}</p></div>\n'
 
 
 def _unread(name: str) -> str:
@@ -632,7 +633,8 @@ def _all_says(shown: Sequence[Shown], drivers: Sequence[Driver], whole: Certific
         if rows
     ]
     parts = [", ".join(said), ", ".join(moved), trust(whole) if whole else ""]
-    return f"{len(shown)} molecules: {'; '.join(part for part in parts if part)}."
+    text = "; ".join(part for part in parts if part)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _driver_table(shown: Sequence[Shown], drivers: Sequence[Driver]) -> str:
@@ -670,6 +672,8 @@ def _class_table(shown: Sequence[Shown]) -> str:
         for name, count in counts.items()
     )
     doubtful = sorted(shown, key=lambda one: abs((one.molecule.score or 0.0) - 0.5))[:LEAST_CERTAIN]
-    links = ", ".join(f'<a href="#{one.anchor}">{escape(one.name)}</a> {_per_cent(one.molecule.score)}' for one in doubtful)
+    links = ", ".join(
+        f'<a href="#{one.anchor}">{escape(one.name)}</a> {percent(one.molecule.score or 0.0)}' for one in doubtful
+    )
     table = f'<table class="bars classes"><tbody>\n{body}</tbody></table>'
     return f'<div class="side"><h3>Classes</h3>\n{table}\n<p class="rest">Least certain: {links}.</p></div>\n'
