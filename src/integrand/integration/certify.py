@@ -155,10 +155,10 @@ def note_draws(draws: ErrorDraws, examples: Sequence[int], raw: Tensor) -> None:
     draws.scale[where] = torch.where(size == 0, 0.0, 1 / (size * raised))
 
 
-def _signs(panels: Panels, examples: int, count: int) -> Floats:
+def _signs(piece: Ints, start: Floats, width: Floats, count: int) -> Floats:
     """Signs that are drawn for each panel by where it lies: the same ones in every batch, (panels, count), count up to 32."""
-    key = (panels.start * 2.0**50).astype(np.uint64) + np.rint(-np.log2(panels.width)).astype(np.uint64) * np.uint64(1 << 52)
-    key ^= (panels.line // examples).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    key = (start * 2.0**50).astype(np.uint64) + np.rint(-np.log2(width)).astype(np.uint64) * np.uint64(1 << 52)
+    key ^= piece.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):  # the mixing of splitmix64
         key = (key ^ (key >> np.uint64(30))) * np.uint64(factor)
     bits = (key[:, None] >> np.uint64(32) >> np.arange(count, dtype=np.uint64)) & np.uint64(1)
@@ -224,44 +224,58 @@ class CertificateWriter:
 
     def draw_errors(self, ended: Sequence[Decision], draws: ErrorDraws) -> None:
         """What the errors of examples at their end may look like: the differences on their panels, with random signs."""
-        rule, count, itemsize = self.mesh.rule, draws.draws.shape[1], self.evaluator.dtype.itemsize
-        kept = [end.panels[end.panels.slots[:, 0] >= 0] for end in ended]  # of the others, which matter least, nothing is left
-        at_once = max(1, self.mesh.block_bytes // (len(rule.nodes) * self.evaluator.features * itemsize))
-        order = sorted(range(len(ended)), key=lambda i: len(kept[i]))
+        rule, count, panels = self.mesh.rule, draws.draws.shape[1], self.mesh.panels
+        index = np.concatenate([end.index for end in ended])
+        owner = np.repeat(np.arange(len(ended)), [len(end.index) for end in ended])
+        kept = panels.slots[index, 0] >= 0  # of the others, which matter least, nothing is left
+        index, owner = index[kept], owner[kept]
+        candidates, sizes = np.array([end.found.candidate for end in ended]), np.bincount(owner, minlength=len(ended))
+        weights = self._drawn(index, candidates[owner], count)
+        inside = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
+        at_once = max(1, self.mesh.block_bytes // (len(rule.nodes) * self.evaluator.features * 8))
+        order = np.argsort(sizes, kind="stable").tolist()
         while order:
-            most = len(kept[order[-1]])
+            most = int(sizes[order[-1]])
             block = order[-max(1, at_once // max(most, 1)) :]
             del order[-len(block) :]
+            row = np.full(len(ended), -1)
+            row[block] = np.arange(len(block))
+            mine = np.flatnonzero(row[owner] >= 0)
             slots = np.zeros((len(block), most, len(rule.nodes)), np.int64)
-            weights = np.zeros((len(block), 2 * count, most, len(rule.nodes)))
-            for row, i in enumerate(block):
-                slots[row, : len(kept[i])] = kept[i].slots
-                weights[row, :, : len(kept[i])] = self._drawn(kept[i], ended[i].found.candidate, count)
-            weights = weights[:, : count * (1 + any(ended[i].found.candidate > 0 for i in block))]
-            raw = torch.zeros(
-                len(block), weights.shape[1], self.evaluator.features, dtype=torch.float64, device=self.mesh.device
-            )
-            for first in range(0, most, at_once):
-                part = slice(first, first + at_once)
-                terms = self.mesh.store.rows(slots[:, part].reshape(len(block), -1)).to(raw.dtype)
-                columns = torch.as_tensor(weights[:, :, part], device=self.mesh.device).flatten(2)
-                raw += torch.bmm(columns, terms)
+            columns = np.zeros((len(block), most, weights.shape[1], len(rule.nodes)))
+            slots[row[owner[mine]], inside[mine]] = panels.slots[index[mine]]
+            columns[row[owner[mine]], inside[mine]] = weights[mine]
+            raw = self._weighed(slots, columns, at_once)
             both = [part / part.abs().sum((1, 2), keepdim=True).clamp_min(1e-300) for part in raw.split(count, 1)]
-            note_draws(draws, [ended[i].one.example for i in block], torch.stack(both).sum(0))
+            note_draws(draws, [ended[i].one.example for i in block], sum(both[1:], both[0]))
 
-    def _drawn(self, panels: Panels, candidate: int, count: int) -> Floats:
-        """Weights of the nodes of panels for draws of errors, (2 * draws, panels, n).
+    def _drawn(self, index: Ints, candidates: Ints, count: int) -> Floats:
+        """Weights of the nodes of panels for draws of errors, (panels, draws, n); or twice as many.
 
         By the first candidate's differences, on each part of a panel; and, in the second half, by those of the candidate that
-        gave the values: where gradients have kinks, that of Simpson's rule may be small by chance.
+        gave the values, if it is another: where gradients have kinks, that of Simpson's rule may be small by chance.
         """
-        rule = self.mesh.rule
+        rule, panels = self.mesh.rule, self.mesh.panels
         parts = rule.columns[1:2] if rule.parts is None else rule.parts
-        signs = _signs(panels, self.mesh.examples, count * (len(parts) + 1)).reshape(len(panels), count, -1)
-        rough = np.einsum("pdk,kn->dpn", signs[..., :-1], parts)
-        own = (candidate > 0) * signs[..., -1:].swapaxes(0, 1) * rule.columns[2 * candidate + 1]
-        widths = panels.width * self.shares[panels.line // self.mesh.examples]
-        return np.asarray(np.concatenate([rough, own]) * widths[:, None])
+        line, width = panels.line[index], panels.width[index]
+        signs = _signs(line // self.mesh.examples, panels.start[index], width, count * (len(parts) + 1))
+        signs = signs.reshape(len(index), count, -1) * (width * self.shares[line // self.mesh.examples])[:, None, None]
+        rough = signs[..., :-1] @ parts
+        if not candidates.any():
+            return np.asarray(rough)
+        own = (candidates > 0)[:, None] * rule.columns[2 * candidates + 1]
+        return np.concatenate([rough, signs[..., -1:] * own[:, None]], 1)
+
+    def _weighed(self, slots: Ints, weights: Floats, at_once: int) -> Tensor:
+        """Nodes in slots (examples, panels, n) times weights (examples, panels, k, n), some panels at a time."""
+        shape = (len(slots), weights.shape[2], self.evaluator.features)
+        out = torch.zeros(shape, dtype=torch.float64, device=self.mesh.device)
+        for first in range(0, slots.shape[1], at_once):
+            part = slice(first, first + at_once)
+            terms = self.mesh.store.rows(slots[:, part].reshape(len(slots), -1)).to(out.dtype)
+            columns = weights[:, part].swapaxes(1, 2).reshape(*shape[:2], -1)
+            out += torch.bmm(torch.as_tensor(columns, device=self.mesh.device), terms)
+        return out
 
     def weights_used(self, end: Decision) -> tuple[Nodes, Floats]:
         """The nodes and weights that the values are the sum of; ends that neighbouring panels share are listed twice."""
