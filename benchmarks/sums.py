@@ -3,9 +3,9 @@
 python -m benchmarks.sums                            # digits, words, atoms: some minutes on one core
 python -m benchmarks.sums --only photos eyes --references FOLDER    # an hour for the references, once; then some minutes
 
-A claim holds if the sum is off by no more than its error. The columns say how often, and by how much the worst one is off, over its
-claim; then what is claimed over what is true, and over the sum itself, in the median; and what sums are off by, over themselves, in
-the median and at the 90th percentile.
+A claim holds if the sum is off by no more than its error. The columns say how often, and by how much the worst one is off, over
+its claim; then what is claimed over what is true, and over the sum itself, in the median; and what sums are off by, over
+themselves, in the median and at the 90th percentile.
 """
 
 from __future__ import annotations
@@ -225,9 +225,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=[*parts], default=["digits", "exact", "words", "atoms"])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(
-        "| sums | to | how many | hold | worst, over its claim | claimed over true | over the sum | off, over the sum (50%, 90%) |"
-    )
+    print("| sums | to | how many | hold | worst, over its claim | claimed over true | over the sum | off, over the sum |")
     print("|---|---|---|---|---|---|---|---|")
     for name in options.only:
         for line in parts[name](options.data, options.references):
