@@ -21,10 +21,10 @@ from ..command_line import (
     ScoreName,
     Tol,
     Verbose,
-    check_name,
     check_out,
     default_device,
     one_line,
+    only_model,
     typed,
     working,
 )
@@ -91,11 +91,14 @@ def molecule(
     ] = False,
     force: Force = False,
     model: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="weave-w2n2, weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins).", rich_help_panel=NETWORK
+            help="weave-w2n2 (the default), weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins).",
+            metavar="NAME",
+            show_default=False,
+            rich_help_panel=NETWORK,
         ),
-    ] = "weave-w2n2",
+    ] = None,
     device: Device = None,
     debug: Debug = False,
 ) -> None:
@@ -103,7 +106,7 @@ def molecule(
 
     If it is stopped, what is done is kept beside the output, and the same command goes on where it was.
     """
-    check_name("--model", model, "the name of a network, such as weave-w2n2")
+    name = only_model(model or ["weave-w2n2"], "the name of a network, such as weave-w2n2")
     _check_apart(file, out)
     check_out(out, ENDINGS, force=force)
     if numbers and (out is None or out.suffix.lower() not in PICTURES):
@@ -116,11 +119,11 @@ def molecule(
             total, headings = asked.survey()
         if out is not None and out.suffix.lower() in PICTURES and total > 1:
             raise OptionError(f"got --out {str(out)!r} for {total} molecules; expected .html, .csv, .json or .sdf.")
-        with screen.loading(), one_line(f"--model {model}", debug=debug):
+        with screen.loading(), one_line(f"--model {name}", debug=debug):
             from .. import molecules
             from .molecule_output import MoleculeWriter
 
-            network = molecules.load(model, device or default_device())
+            network = molecules.load(name, device or default_device())
         how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
         how["max_evaluations"] = max_evaluations
         meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}

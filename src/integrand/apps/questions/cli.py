@@ -32,6 +32,7 @@ from ..command_line import (
     figures,
     headline_of,
     noted,
+    only_model,
     print_line,
     print_shown,
     say,
@@ -56,11 +57,15 @@ class ModelName(enum.StrEnum):
 
 
 Model = Annotated[
-    ModelName,
+    list[ModelName],
     typer.Option(
-        help="wtq: number, year, date, yes-no, text. trec: person, location, description, ...", rich_help_panel=NETWORK
+        help="wtq (the default): number, year, date, yes-no, text. trec: person, location, description, ...",
+        metavar="wtq|trec",
+        show_default=False,
+        rich_help_panel=NETWORK,
     ),
 ]
+DEFAULT = (ModelName.wtq,)
 
 
 def questions(
@@ -87,20 +92,21 @@ def questions(
     verbose: Verbose = False,
     colour: Colour = True,
     force: Force = False,
-    model: Model = ModelName.wtq,
+    model: Model = DEFAULT,  # type: ignore[assignment]  # typer makes lists of it
     device: Device = None,
 ) -> None:
     """What does a question ask for, and which of its words told?"""
     check_out(out, (".html", *PICTURES, ".json"), force=force)
     if running and (out is None or out.suffix.lower() == ".json"):
         raise OptionError("got --running without a picture to draw in; expected --out with .png, .svg or .pdf. Leave it out.")
+    name = only_model(model, "wtq or trec")
     asked = _asked(question).questions
     with working() as screen:
         with screen.loading():
             from ...render import text as pictures
             from .. import questions as app
 
-            classifier = app.load(model.value, device=device)
+            classifier = app.load(name, device=device)
         bar = screen.batch(1)
         bar.begin(f"{len(asked)} question{'s' if len(asked) > 1 else ''}", _batches(len(asked)))
         how: dict[str, Any] = {"target": target, "score": score.value, "tol": tol, "max_evaluations": max_evaluations}
@@ -146,20 +152,21 @@ def rules(
     ] = None,
     as_json: Json = False,
     force: Force = False,
-    model: Model = ModelName.wtq,
+    model: Model = DEFAULT,  # type: ignore[assignment]  # typer makes lists of it
     device: Device = None,
 ) -> None:
     """Which words and phrases trigger which class? Usual rules, new ones, and suspicious ones."""
     check_out(out, (".html", ".json", ".txt"), force=force)
+    name = only_model(model, "wtq or trec")
     asked = _files(file)
     with working() as screen:
         with screen.loading():
             from .. import questions as app
 
-            classifier = app.load(model.value, device=device)
+            classifier = app.load(name, device=device)
         labels = asked.labels_for(classifier.classes)
         if asked.labels is not None and labels is None:
-            say([f"the labels of the file are not those of --model {model.value}; precision is by what the network says"])
+            say([f"the labels of the file are not those of --model {name}; precision is by what the network says"])
         bar = screen.batch(1)
         bar.begin(f"{len(asked.questions)} questions", _batches(len(asked.questions)))
         how: dict[str, Any] = {"tol": tol, "longest": longest, "least": least, "precise": precise, "most": most}

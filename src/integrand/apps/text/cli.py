@@ -29,12 +29,12 @@ from ..command_line import (
     Tol,
     Trust,
     Verbose,
-    check_name,
     check_out,
     coloured,
     figures,
     headline_of,
     noted,
+    only_model,
     print_line,
     print_shown,
     say,
@@ -121,7 +121,7 @@ def text(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
     model: Annotated[
-        str,
+        list[str],
         typer.Option(help="The name of a model, or the path of its folder: ./folder.", rich_help_panel=NETWORK, metavar="NAME"),
     ],
     task: Annotated[
@@ -171,7 +171,7 @@ def text(
     ] = Baseline.zero,
 ) -> None:
     """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
-    check_name("--model", model, "the name of a model, or the path of its folder, such as ./folder")
+    name = only_model(model, "the name of a model, or the path of its folder, such as ./folder")
     check_out(out, ENDINGS, force=force)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value
@@ -181,7 +181,7 @@ def text(
     written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}
     with working() as screen:
         with screen.loading():
-            network, tokenizer, does = load(model, task, device=device, dtype=numbers, trust=trust)
+            network, tokenizer, does = load(name, task, device=device, dtype=numbers, trust=trust)
         _check_given(ctx, does)
         bar = screen.batch(1)
         bar.begin("explaining")
