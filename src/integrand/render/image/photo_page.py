@@ -43,8 +43,9 @@ minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}
 .frames .seen img{max-width:var(--wide)}
 .frames .said-all{grid-area:said}
 .frames .rule{grid-area:rule;margin:0;font-size:.875rem;color:var(--soft)}
-.steps th{width:5rem}
-.steps td:nth-child(2){width:auto;padding:0 .5rem}
+.steps{table-layout:fixed}
+.chances.steps th{width:5.5rem}
+.chances.steps td:nth-child(2){width:auto;vertical-align:middle}
 .seen figcaption{color:var(--soft)}
 .chances{margin:0 0 .5rem;font-size:.9375rem}
 .chances th{font-weight:400;overflow-wrap:anywhere;padding:.1rem .5rem 0 0;border:0;width:auto}
@@ -75,8 +76,9 @@ minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}
 .versus h3{margin-top:0}
 .versus ul{margin:0 0 1rem;padding:0;list-style:none;font-variant-numeric:tabular-nums}
 @media(max-width:64rem){.frames{grid-template:"photo answer" auto "said how" auto "rule how" 1fr/minmax(0,1fr) minmax(0,1fr)}}
-@media(max-width:40rem){.notice~.glance .frames{--tall:38vh}.frames{gap:.5rem .75rem;
+@media(max-width:40rem){.frames{--tall:45vh;gap:.5rem .75rem;
 grid-template:"photo said" auto "answer answer" auto "rule rule" auto "how how" auto/7rem minmax(0,1fr)}
+.notice~.glance .frames{--tall:38vh}.frames .seen img{max-height:8rem;width:auto;max-width:100%}
 .seen figcaption,.said-all h2{display:none}.chances{font-size:.875rem;margin:0}.chances .bar td{padding-bottom:.15rem}
 .said-all details{margin:0}.versus{grid-template-columns:minmax(0,1fr)}.regions{font-size:.8125rem}}
 """.strip()

@@ -32,6 +32,9 @@ SPREAD = 5
 NAMED = 3
 """The most places that are named."""
 
+TINY = 0.0005
+"""An error of the half below this is not worth a word."""
+
 CLEAR, ROUGH = 0.015, 0.1
 """Up to these errors a half is called half, and about half; beyond, its error is said."""
 
@@ -94,9 +97,10 @@ class Focus:
         """What the area is and what it holds, with errors, in a sentence or two."""
         if not self.inside.any():
             return "No pixel raises the score, so that there is nothing to outline."
-        held = f"{percent(self.share)} of what speaks for it" + (
-            f" (±\u00a0{percent(self.off)})" if math.isfinite(self.off) else " (with an error that is not known)"
-        )
+        off = " (with an error that is not known)"
+        if math.isfinite(self.off):
+            off = f" (±\u00a0{percent(self.off)})" if self.off >= TINY else ""
+        held = f"{percent(self.share)} of what speaks for it{off}"
         also = f", and {percent(self.against)} of what speaks against it" if math.isfinite(self.against) else ""
         return f"The outlined {percent(self.area)} of the picture hold {held}{also}."
 
