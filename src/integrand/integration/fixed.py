@@ -18,7 +18,7 @@ from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule, between_nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
 from ..sum_errors import ErrorDraws
-from .certify import Outcome, no_draws, note_draws, note_of_rounding, path_ends, told, visible
+from .certify import DRAWS_BYTES, Outcome, no_draws, note_draws, note_of_rounding, path_ends, told, visible
 from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 
 
@@ -140,7 +140,10 @@ class FixedSums:
             return None
         examples, features = self.total.shape
         out = no_draws(examples, 1, features)
-        note_draws(out, range(examples), self.difference[:, None])
+        at_once = max(1, DRAWS_BYTES // (8 * features))  # copies are made of what is noted
+        for first in range(0, examples, at_once):
+            part = self.difference[first : first + at_once, None]
+            note_draws(out, range(first, first + len(part)), part)
         return out
 
     def errors(self) -> Floats:
