@@ -28,7 +28,9 @@ from integrand.render.notebook import ResultList
 from integrand.render.text.tokens import Tokens
 from integrand.words import short_repr
 
-LARGE = re.compile(r"\b(Tensors?|Array|Floats|Ints|NDArray|ndarray|(Molecule)?Attribution|Certificate|Verdict|Tokens)\b")
+LARGE = re.compile(
+    r"\b(Tensors?|Array|Floats|Ints|NDArray|ndarray|(Molecule)?Attribution|(Example)?Certificate|Verdict|Tokens)\b"
+)
 """Annotations of fields that hold many numbers, or a whole result."""
 
 PUBLIC = re.compile(r"integrand\.(analysis|axioms|baselines|paths|quadrature|render|apps)\b|integrand\.\w+$")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .certificate import ExampleCertificate, Status
 from .trees import add_columns
+from .words import short_repr
 
 SURE = 2.3
 """Standard deviations that are claimed where they are known: 98% of normal errors are within."""
@@ -46,6 +47,8 @@ class Sums:
     values: Tensor
     errors: Tensor
 
+    __repr__ = short_repr
+
     @property
     def known(self) -> bool:
         """Whether all errors are known."""
@@ -65,6 +68,8 @@ class Grouping:
     count: int
     columns: Tensor | None = None
     weights: Tensor | None = None
+
+    __repr__ = short_repr
 
     def add(self, terms: Tensor, *, power: int = 0) -> Tensor:
         """The sums of terms (examples, features); weights without signs with power 1, squared with power 2."""
@@ -88,6 +93,8 @@ class ErrorDraws:
 
     draws: Tensor
     scale: Tensor
+
+    __repr__ = short_repr
 
     def first(self, count: int) -> ErrorDraws:
         """The draws of the first features."""

@@ -31,7 +31,7 @@ from ..memory import out_of_memory
 from ..render.scene import FeatureNames, arrays_of
 from ..trees import Tensors, flat, flatten
 from ..version import version_of
-from ..words import cell, cells, finite, first_line, number, percent, short_repr, shown
+from ..words import cell, cells, finite, first_line, number, percent, short_repr, shortened, shown
 from .comparison_result import rank_correlations
 from .method_comparison import check_shape, same_draws
 
@@ -680,5 +680,4 @@ def brief(text: str, most: int = NAMED) -> str:
     >>> brief("a long name of a network that goes on"), brief("lite0")
     ('a long name of a networ…', 'lite0')
     """
-    text = shown(text)
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return shortened(shown(text), most)
