@@ -734,3 +734,9 @@ def test_the_columns_of_a_table_come_back_first_and_ours_give_way(run: Run, mode
     assert run("--file", "values.sdf", "--out", "again.csv", "O").exit_code == 0  # data of SD files, and a molecule without
     rows = table(tmp_path / "again.csv")
     assert (rows[0]["id"], rows[-1]["id"]) == ("", "b")
+
+
+def test_a_molecule_unlike_those_of_training_is_said_so_on_its_line(run: Run) -> None:
+    said = run("N[Pt](N)(Cl)Cl", "CC(=O)Oc1ccccc1C(=O)O", "--device", "cpu").stdout.splitlines()
+    assert "was not trained on molecules like this one" in said[0]
+    assert "was not trained" not in said[1]

@@ -185,13 +185,14 @@ class MoleculeWriter:
 
 
 def line(record: Record, one: MoleculeAttribution) -> str:
-    """A molecule in one line: what was said of it and why."""
+    """A molecule in one line: what was said of it and why, and whether the network ever saw its like."""
+    heed = f" ({one.notes[0].partition(':')[0]})" if one.notes else ""
     if said := getattr(one, "sentence", ""):
-        return f"{record.title}: {said}"
+        return f"{record.title}: {said}{heed}"
     most = np.argsort(-np.abs(one.per_atom), kind="stable")[:4].tolist()
     strongest = ", ".join(f"{one.name(i)} {_signed(one.per_atom[i])}" for i in most)
     missed = "" if one.certificate.converged else f"  ({one.certificate.status.value})"
-    return f"{record.title}: {number(one.score)}  {strongest}{missed}"
+    return f"{record.title}: {number(one.score)}  {strongest}{missed}{heed}"
 
 
 def _atoms(one: MoleculeAttribution) -> str:
