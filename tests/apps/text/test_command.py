@@ -61,9 +61,10 @@ def test_classify(run, tmp_path):
         "classify", "The film was not bad.", "Good!", "--target", "positive", "--out", "a.html", "--tol", "0.05", "--verbose"
     )
     lines = found.stdout.splitlines()
-    assert "film" in lines[0]
-    assert "[POSITIVE " in lines[0]
-    assert "the words add up to" in lines[1]
+    assert lines[0].startswith("POSITIVE (")
+    assert "film" in lines[1]
+    assert "[POSITIVE (" in lines[1]
+    assert "the words add up to" in lines[2]
     assert "integrand text" in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
@@ -75,14 +76,15 @@ def test_json_and_pieces(run):
 
 
 def test_answer(run):
-    assert "[bad " in run("answer", "Is it good?", "--context", "The film is bad.", "--target", "bad").stdout
+    assert "[answers 'bad' (" in run("answer", "Is it good?", "--context", "The film is bad.", "--target", "bad").stdout
 
 
 @pytest.mark.parametrize("name", ["generate", "both"])
 def test_generate(run, name):
     assert len(json.loads(run(name, "The film", "--max-new-tokens", "2", "--json").stdout)) in (1, 2)
     given = ("The film", "--continuation", " is bad", "--span", "bad", "--baseline", "mean", "--out", "a.html")
-    head, columns, row, *_ = run(name, *given).stdout.splitlines()
+    said, head, columns, row, *_ = run(name, *given).stdout.splitlines()
+    assert said.startswith("The film → bad: ")
     assert head == "The film → bad"
     assert columns.split() == ["The", "film", "so", "far", "no", "words", "score"]
     assert row.split()[0] == "bad"

@@ -318,7 +318,7 @@ def test_bad_options_are_refused(translator):
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"safetensors.*integrand\[text\]"):
+    with pytest.raises(MissingExtraError, match=r"safetensors.*integrand\[models\]"):
         translation.load()
 
 
