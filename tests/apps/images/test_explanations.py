@@ -110,3 +110,12 @@ def test_the_figure_has_the_photo_where_it_lies_and_the_regions_and_the_notice(f
     assert not any("gradient × image" in text for text in texts)
     scaled = dataclasses.replace(found, view="heatmap").figure()
     assert any("signed" in text.get_text() for text in scaled.findobj() if hasattr(text, "get_text"))
+
+
+def test_show_saves_where_there_is_no_display(found, tmp_path, monkeypatch, capsys):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    found.show()
+    (written,) = tmp_path.glob("integrand-photo*.png")
+    assert f"saved {written.name}" in capsys.readouterr().out

@@ -196,8 +196,15 @@ class Explanation:
         return figure(self.result, image=self.shown, **drawn | options)
 
     def show(self, **options: Any) -> Any:
-        """Show the figure; options as in :meth:`figure`."""
-        return self.figure(**options)
+        """Draw :meth:`figure`, with its options, let people see it, and return it.
+
+        A notebook shows it; a script opens a window, or, without a display, saves ``integrand-photo.png`` in the current folder
+        and prints that.
+        """
+        drawn = self.figure(**options)
+        from ...render.figures import present
+
+        return present(drawn, "integrand-photo")
 
     def page(self, *, command: str | None = None, file: str | None = None) -> str:
         """The explanation as one self-contained HTML page.
