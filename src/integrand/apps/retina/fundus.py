@@ -339,4 +339,4 @@ def _remarks(pixels: Pixels, inside: NDArray[np.bool_], found: bool) -> tuple[tu
             "no round retina on a dark surround was found, so the whole photo was graded: if this is no fundus photo, "
             "the grade means nothing."
         )
-    return tuple(notes), reddish and found
+    return tuple(notes), bool(reddish) and found
