@@ -10,7 +10,7 @@ from rdkit import Chem
 
 from integrand.apps import molecules
 from integrand.apps.molecules import find_degenerate
-from integrand.apps.molecules.degenerate import neighbourhoods
+from integrand.apps.molecules.degenerate import Alike, Degenerate, neighbourhoods
 from integrand.errors import InputError, OptionError
 
 from .attributed import ASPIRIN, CAFFEINE, made, weave
@@ -152,3 +152,12 @@ def test_the_trained_networks(name: str, expected: bool) -> None:
     assert bool(found) == expected
     if found:  # benzocaine: the ring atoms next to the ester and next to the amine
         assert (6, 7, 10, 11) in [one.atoms for one in found if one.molecule == DRUGS.index("CCOC(=O)c1ccc(N)cc1")]
+
+
+def test_one_sentence() -> None:
+    alike = Degenerate((Alike(0, "CCO", (0, 1), 0.1, ("C", "O"), False),), 2, 8, 2, 1e-9)
+    assert alike.sentence == (
+        "The network cannot tell 2 of 8 atoms (25%) from others in other places, in 1 of 2 molecule(s); "
+        "attributions compared to 1e-09."
+    )
+    assert Degenerate((), 2, 8, 2, 1e-9).sentence.startswith("The network tells all atoms apart, in 2 molecule(s) of 8 atoms")

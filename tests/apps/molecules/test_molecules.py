@@ -303,3 +303,18 @@ def test_it_is_saved_by_its_ending(tmp_path: Path) -> None:
 def test_outputs_are_a_name_for_each_number(outputs: Any) -> None:
     with pytest.raises(OptionError, match=r"expected a name for each number, such as \('active',\)"):
         GraphModel(lambda *given: given[0].sum((1, 2))[:, None], "simple", outputs)
+
+
+def test_the_scale_of_the_score_is_known() -> None:
+    """A quantity is neither a probability nor a logit; a logit says so."""
+
+    def heavy(atoms, pairs, ends, there, near):  # type: ignore[no-untyped-def]
+        return atoms.sum((1, 2))[:, None]
+
+    one = GraphModel(heavy, "simple", ("heavy atoms",), logits=False).explain(["CCO"])[0]
+    assert one.scale == ""
+    assert one.answer == "Heavy atoms 3"
+    assert "logit" not in one.page()
+    weighed = GraphModel(heavy, "simple", ("active",))
+    assert weighed.explain(["CCO"], score="logit")[0].answer == "Active (logit) 3"
+    assert weighed.explain(["CCO"])[0].answer == "Active (95%)"

@@ -116,3 +116,13 @@ def test_a_full_disk_leaves_the_old_molecule(tmp_path: Path, ending: str, monkey
         ALCOHOLS[1].save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == [path.name]
+
+
+def test_one_sentence() -> None:
+    found = substructures(
+        [made("CCO", [-1.0, 0.0, 3.0]), made("CO", [-2.0, 1.0])], {"hydroxyl": "[OH]", "carbon": "C"}, least=1
+    )
+    assert found.sentence == (
+        "active, 2 molecule(s): raised most by hydroxyl (+2 in 2), lowered most by carbon (-1.5 in 2); numbers good to 1%."
+    )
+    assert "no group is common enough" in substructures([made("CCO")]).sentence
