@@ -21,6 +21,7 @@ import integrand as ig
 from integrand.apps import images, networks
 from integrand.apps.images.preprocess import Preprocess
 from integrand.apps.questions.result import WordAttribution
+from integrand.apps.retina import ExaminedEye, Grade
 from integrand.axioms import check, table
 from integrand.methods import Gradient
 from integrand.render.image import regions
@@ -93,6 +94,7 @@ def made() -> dict[str, Any]:
         ig.compare_models({"a": model, "b": model}, x[:2]),
         ig.compare_models({"a": model, "b": model}, x[:2]).differences[0],
         explained,
+        ExaminedEye.of(explained, Grade.of([0.0, 2.0, 1.0, -1.0, -3.0])),
         asked,
         Tokens(words, list(np.linspace(-1, 1, 60))),
         verdict,
@@ -168,7 +170,7 @@ def test_names_of_inputs_are_shown_and_escaped() -> None:
 
 
 def test_lists_of_results_are_lists_with_a_view() -> None:
-    asked = made()["WordAttribution 9"]
+    asked = made()["WordAttribution 10"]
     many = ResultList([asked] * 20)
     assert isinstance(many, list)
     assert len(repr(many)) < MOST + 100

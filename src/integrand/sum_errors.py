@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,6 +97,12 @@ class ErrorDraws:
 
     __repr__ = short_repr
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as bytes: torch cannot pickle numbers of one byte."""
+        if self.draws.dtype is STORED:
+            return _drawn, (self.draws.view(torch.uint8), self.scale)
+        return ErrorDraws, (self.draws, self.scale)
+
     def first(self, count: int) -> ErrorDraws:
         """The draws of the first features."""
         return replace(self, draws=self.draws[:, :, :count].contiguous())
@@ -155,3 +162,7 @@ def errors_of(
         if one.status is Status.JUMP:  # what no gradient accounts for may belong anywhere
             out[i] += abs(one.residual)
     return torch.where(out.isfinite(), out, torch.nan)
+
+
+def _drawn(stored: Tensor, scale: Tensor) -> ErrorDraws:
+    return ErrorDraws(stored.view(STORED), scale)

@@ -33,8 +33,8 @@ from integrand.render.image.gallery import card, gallery_page
 from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, image_page
 from integrand.render.image.viewer import Map, viewer
 from integrand.render.image.views import Mark, Panel
-from integrand.render.text import alignment_grid
 from integrand.render.text import fragment as text_fragment
+from integrand.render.text import grid_page
 from integrand.render.text import page as text_page
 from integrand.render.text.alignment_grid import Block, Grid
 from integrand.render.text.tokens import Tokens
@@ -203,7 +203,15 @@ def texts_page(word: str) -> str:
     block = Block(word, word, (word, word), np.array([[0.1, -0.2]]), np.ones((1, 2), bool))
     grid = Grid((word,), (block,), (0.0,), (1.0,))
     made = text_page([tokens], title=word, lead=word, meta={word: word}, command=word) + text_fragment(tokens)
-    return made + alignment_grid.page(grid, [tokens], title=word, lead=word, meta={word: word}, command=word)
+    certificate = ig.Certificate((told(word),))
+    options: dict[str, Any] = {
+        "heading": word,
+        "says": word,
+        "certificate": certificate,
+        "called": (word, word),
+        "notes": [word],
+    }
+    return made + grid_page.page(grid, [tokens], own=1, called=(word, word), meta={word: word}, command=word, **options)
 
 
 def molecules_page(word: str) -> str:
@@ -215,7 +223,7 @@ def molecules_page(word: str) -> str:
         atom.SetProp("atomLabel", word.encode("utf-8", "replace").decode().replace("\x00", ""))
     one = molecule.Molecule(mol, [0.1, -0.2, 0.3], np.zeros((3, 3)), ((word, 0.1),), title=word, label=word, score=1.0)
     options: dict[str, Any] = {"title": word, "lead": word, "meta": {word: word}, "command": word}
-    accounts = [[(word, word, 1.0, 0.5)]]
+    accounts = [[molecule.AccountLine(word, word, 1.0, 0.5)]]
     return molecule.page([one], notes=[word], certificates=[told(word)], accounts=accounts, **options) + molecule.svg(one)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...certificate import ExampleCertificate
-from ...words import percent
+from ...words import percent, short_repr
 from ..certificate_text import trust
 from .pixels import Array, contribution, smoothed
 
@@ -52,7 +52,7 @@ _ROWS = ("across the top", "across the middle", "across the bottom")
 _COLUMNS = ("down the left side", "down the middle", "down the right side")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Focus:
     """The smallest smooth area of a photo that holds half of the evidence for an answer.
 
@@ -72,6 +72,8 @@ class Focus:
     off: float
     against: float
     places: str
+
+    __repr__ = short_repr
 
     @property
     def area(self) -> float:

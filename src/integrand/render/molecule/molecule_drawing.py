@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OptionError
+from ...words import short_repr
 from ..escaping import escape
 from ..image.pixels import COLOURS
 from ..text.word_markup import QUIET, number
@@ -397,7 +398,7 @@ def _halos(canvas: Canvas, molecule: Molecule, spots: Array, bond: float, limit:
             canvas.shape(_capsule(halo.start, halo.end, halo.radius), colour)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Halo:
     """A coloured area under an atom or a bond.
 
@@ -412,6 +413,8 @@ class Halo:
     radius: float
     start: Array
     end: Array | None = None
+
+    __repr__ = short_repr
 
 
 def halos(molecule: Molecule, spots: Array, bond: float, limit: float) -> Iterator[Halo]:
