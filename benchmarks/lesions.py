@@ -199,18 +199,20 @@ def net(data: Path, *, tol: float = 0.1, device: str | None = None) -> str:
 def noise(data: Path, *, draws: int = 3, device: str | None = None) -> str:
     """How far disc and logit move when every byte of a photo is off by -1, 0 or 1, as readers of JPEG differ in some bytes."""
     grader = retina.load(device)
-    lines = ["| photo | logit | disc moves by | logit moves by |", "|---|---|---|---|"]
+    lines = ["| photo | logit | of the stated probability | disc moves by | logit moves by |", "|---|---|---|---|---|"]
     for path in sorted((data / "images").glob("*.jpg")):
-        pixels, discs, logits = read(path).pixels, [], []
+        pixels, discs, logits, stated = read(path).pixels, [], [], 0.0
         for seed in range(draws + 1):
             steps = np.random.default_rng(seed).integers(-1, 2, pixels.shape, dtype=np.int8) if seed else np.int8(0)
             other = np.clip(pixels.astype(np.int16) + steps, 0, 255).astype(np.uint8)
             disc = find_disc(other)
             discs.append((disc.x, disc.y, disc.radius))
-            with torch.no_grad():
-                logits.append(float(grader.network.module(grader.input(retina.see(other)))[0, grader.find(TARGET)]))
+            grade = grader.grade(retina.see(other))
+            logits.append(grade.logits[1])
+            stated = stated if seed else math.log(grade.at_least[1] / (1 - grade.at_least[1]))
         moves = [float(np.abs(np.subtract(part[1:], part[0])).max()) for part in (discs, logits)]
-        lines.append(f"| {path.stem} | {logits[0]:+.2f} | {moves[0]:.2f} px of {max(pixels.shape)} | {moves[1]:.2f} |")
+        said = f"{logits[0]:+.2f} | {stated:+.2f}"
+        lines.append(f"| {path.stem} | {said} | {moves[0]:.2f} px of {max(pixels.shape)} | {moves[1]:.2f} |")
         print(lines[-1], flush=True)
     return "\n".join(lines)
 

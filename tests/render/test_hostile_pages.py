@@ -211,7 +211,7 @@ def texts_page(word: str) -> str:
         "called": (word, word),
         "notes": [word],
     }
-    return made + grid_page.page(grid, [tokens], own=1, called=(word, word), meta={word: word}, command=word, **options)
+    return made + grid_page.page(grid, [tokens], own=1, meta={word: word}, command=word, **options)
 
 
 def molecules_page(word: str) -> str:
@@ -337,6 +337,12 @@ OURS = {
     "mark.shape[1:mark.shape.index(' ')]",
     "mark.data",
     "row.data",
+    "row.key",
+    "one.anchor",
+    "_section(one, sheet)[0]",
+    "found['a']",
+    "found['b']",
+    "found['p']",
     "ends[0]",
     "ends[1]",
     "given['cx']",

@@ -153,6 +153,8 @@ def test_grades_follow_from_the_cumulative_logits():
     assert grade.probabilities == pytest.approx((0.1, 0.2, 0.3, 0.3, 0.1), abs=1e-6)
     crossed = retina.Grade.of([0.0, *torch.tensor([0.2, 0.6, 0.1, 0.05]).logit().tolist()])
     assert crossed.at_least == pytest.approx((0.4, 0.4, 0.1, 0.05), abs=1e-6)  # those that rise share their mean
+    assert torch.tensor(crossed.logits).sigmoid().tolist() == pytest.approx((0.2, 0.6, 0.1, 0.05), abs=1e-6)  # as explained
+    assert crossed.numbers()["logits"]["2"] == crossed.logits[1]
     assert crossed.expected == pytest.approx(0.95, abs=1e-6)
     assert crossed.probabilities == pytest.approx((0.6, 0.0, 0.3, 0.05, 0.05), abs=1e-6)
     assert sum(crossed.probabilities) == pytest.approx(1)

@@ -176,9 +176,9 @@ def _row(rule: TriggerRule, *, whole: bool = False) -> str:
     return (
         f"<tr><td><bdi>{escape(shown(rule))}</bdi></td>"
         f'<td data-name="fires for">{rule.support:,} <span class=of>of {rule.holding:,}</span></td>'
-        f'<td data-name="right as a rule" data-value="{rule.precision!r}">{rule.precision:.0%}</td>'
-        f'<td data-name="right" data-value="{rule.right!r}">{rule.right:.0%}</td>'
-        f'<td data-name="adds" data-value="{rule.attribution!r}">{bar}{rule.attribution:+.2f}</td>'
+        f'<td data-name="right as a rule" data-value="{rule.precision:.17g}">{rule.precision:.0%}</td>'
+        f'<td data-name="right" data-value="{rule.right:.17g}">{rule.right:.0%}</td>'
+        f'<td data-name="adds" data-value="{rule.attribution:.17g}">{bar}{rule.attribution:+.2f}</td>'
         f"<td>{why}{example}</td>{also}</tr>\n"
     )
 

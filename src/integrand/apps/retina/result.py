@@ -79,6 +79,8 @@ class Grade:
             with the grade, which probabilities cannot, neighbours share their mean, so that the sum stays.
         notes: what to know about the photo before trusting any of it.
         fundus: whether the photo looks like one of a retina; if not, the grade means nothing.
+        logits: what the network itself said of at least 1, 2, 3, 4, before neighbours shared their mean: these are what is
+            explained, and the logit of a probability in ``at_least`` is another number where neighbours share.
     """
 
     grade: int
@@ -86,13 +88,15 @@ class Grade:
     at_least: tuple[float, float, float, float]
     notes: tuple[str, ...] = ()
     fundus: bool = True
+    logits: tuple[float, ...] = ()
 
     @staticmethod
     def of(scores: Tensor | Sequence[float], notes: tuple[str, ...] = (), *, fundus: bool = True) -> Grade:
         """The grade from the network's five outputs for one photo, (5,)."""
-        one, two, three, four = falling(torch.as_tensor(scores, dtype=torch.float64)[1:].sigmoid().tolist())
+        logits = torch.as_tensor(scores, dtype=torch.float64)[1:]
+        one, two, three, four = falling(logits.sigmoid().tolist())
         expected = one + two + three + four
-        return Grade(min(4, round(expected)), expected, (one, two, three, four), notes, fundus)
+        return Grade(min(4, round(expected)), expected, (one, two, three, four), notes, fundus, tuple(logits.tolist()))
 
     @property
     def words(self) -> str:
@@ -180,6 +184,7 @@ class Grade:
             "mean": self.expected,
             "probabilities": list(self.probabilities),
             "at_least": dict(zip(("1", "2", "3", "4"), self.at_least, strict=True)),
+            "logits": dict(zip(("1", "2", "3", "4"), self.logits, strict=True)) if self.logits else None,
             "referable": self.referable,
             "looks_like_a_retina": self.fundus,
         }

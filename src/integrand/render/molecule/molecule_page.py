@@ -274,7 +274,7 @@ def _figure(one: Shown, drawn: str, drawing: Drawing) -> str:
     tools = f'<div class="tools switch">{switch if pairs else ""}{boxes}</div>\n'
     scale = _scale(one, molecule.folded.limit, "halves", "each atom with half of its pairs" if pairs else "each atom")
     scale += _scale(one, molecule.limit, "apart", pairs_line(molecule, Look(pairs="arcs"), molecule.limit)) if pairs else ""
-    sheet = f'<div class="sheet" style="--wide:{drawing.canvas.size[0]}px">{drawn}</div>'
+    sheet = f'<div class="sheet" style="--wide:{drawing.canvas.size[0]:d}px">{drawn}</div>'
     picture = f'<div class="picture look" id="{anchor}picture">{sheet}\n{scale}</div>\n'
     prompt = "Point at or touch an atom, a bond or a bar; arrow keys move on."
     return f'<figure class="drawn">{tools}{picture}{said(prompt)}{_exports(one)}</figure>\n'
@@ -345,12 +345,12 @@ def _group_row(one: Shown, k: int, line: AccountLine, low: float, high: float) -
         off = line.error / reach
         start, end = (min(1.0, max(0.0, zero + line.value / reach + sign * off)) for sign in (-1, 1))
         bar += f'<b style="left:{100 * start:.3g}%;width:{100 * (end - start):.3g}%"></b>'
-    times = f' <span class="times">× {line.count}</span>' if line.count > 1 else ""
+    times = f' <span class="times">× {line.count:d}</span>' if line.count > 1 else ""
     share = "" if line.share is None else _per_cent(line.share)
     cells = (
-        f'<th scope="row" data-value="{escape(line.name)}">{escape(line.name)}{times}</th><td hidden>{line.count}</td>'
+        f'<th scope="row" data-value="{escape(line.name)}">{escape(line.name)}{times}</th><td hidden>{line.count:d}</td>'
         f'<td class="track" data-csv="no" style="--zero:{100 * zero:.3g}%">{bar}</td>'
-        f'<td data-value="{line.value!r}">{one.unit.bounded(line.value, line.error)}</td>'
+        f'<td data-value="{line.value:.17g}">{one.unit.bounded(line.value, line.error)}</td>'
         f'<td hidden data-value="{"" if line.error is None else repr(line.error)}"></td>'
         f'<td data-value="{"" if line.share is None else repr(line.share)}">{share}</td>'
         f'<td hidden data-value="{" ".join(map(str, line.atoms))}"></td>'
@@ -645,10 +645,10 @@ def _driver_table(shown: Sequence[Shown], drivers: Sequence[Driver]) -> str:
     unit = PageUnit.of(max(abs(row.mean) for row in rows))
     reach, of = max(abs(row.mean) for row in rows) or 1.0, f" {unit}".rstrip()
     body = "".join(
-        f'<tr><th scope="row" data-value="{escape(row.name)}">{escape(row.name)} <span class="times">in {row.count}</span></th>'
+        f'<tr><th scope="row" data-value="{escape(row.name)}">{escape(row.name)} <span class="times">in {row.count:d}</span></th>'
         f'<td class="track" data-csv="no"><i class="{_sign(row.mean)}" style="width:{50 * abs(row.mean) / reach:.3g}%"></i>'
-        f'</td><td data-value="{row.mean!r}">{unit.bounded(row.mean, row.error)}</td>'
-        f'<td hidden data-value="{row.error!r}"></td><td hidden>{row.count}</td></tr>\n'
+        f'</td><td data-value="{row.mean:.17g}">{unit.bounded(row.mean, row.error)}</td>'
+        f'<td hidden data-value="{row.error:.17g}"></td><td hidden>{row.count:d}</td></tr>\n'
         for row in rows
     )
     heads = ("group", "", f"adds on average{of}", "error", "molecules")

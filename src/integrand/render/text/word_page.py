@@ -227,6 +227,6 @@ def _row(
     kind = ' class="end"' if end else ""
     exact = "" if value is None else f' data-value="{value!r}"'
     cells = f'<td class="way" data-csv="no">{bar}</td><td{exact}>{escape(shown)}</td>'
-    cells += f'<td data-value="{total[1]!r}">{escape(total[0])}</td>'
+    cells += f'<td data-value="{total[1]:.17g}">{escape(total[0])}</td>'
     cells += "" if error is None else f'<td data-value="{error!r}">{error:.1g}</td>'
     return f'<tr{kind}{saying(says)}><th scope="row"><bdi dir="auto">{escape(name, directed=True)}</bdi></th>{cells}</tr>\n'
