@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2128;--soft:#5d6671;--paper:#fff;--card:#f5f6f8;--line:#dfe3e8;
---good:#166a3e;--good-bg:#e7f5ed;--bad:#a8460b;--bad-bg:#fdf0e4;--mixed:#7a5c00;--mixed-bg:#fcf5d9;--focus:#1f6feb}
+--good:#166a3e;--good-bg:#e7f5ed;--bad:#a8460b;--bad-bg:#fdf0e4;--mixed:#7a5c00;--mixed-bg:#fcf5d9;--focus:#175cd3}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa4af;--paper:#14171b;--card:#1e2329;--line:#323a43;
 --good:#5fd39a;--good-bg:#15302a;--bad:#f2a45f;--bad-bg:#38271a;--mixed:#e3c765;--mixed-bg:#312a14;--focus:#6aa9ff}}
 *{box-sizing:border-box}
