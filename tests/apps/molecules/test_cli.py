@@ -100,7 +100,7 @@ def test_one_molecule_in_the_terminal(run: Run, model: Counting) -> None:
     done = run("CCO", "--smarts", "hydroxyl=[OH]")
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert "oxygens: 3.75, and 0 with all features zero" in done.stdout
+    assert done.stdout.startswith("Oxygens 3.75: raised most by the hydroxyl")
     assert ["O2", "+2", "+0.5", "+2.5"] in lines  # itself, half of a bond (0.75) and of a pair (0.25), together
     assert ["C1", "+0", "+0.75", "+0.75"] in lines
     assert ["C0-O2", "+0.25", "no", "bond"] in lines
@@ -611,6 +611,20 @@ def test_a_title_is_never_a_formula(run: Run, model: Counting, tmp_path: Path) -
     assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
     titles = list(dict.fromkeys(row["title"] for row in table(tmp_path / "a.csv")))
     assert titles == ["'=1+1", "'+1+1", "'-1+1", "'@SUM(A1)", "plain", "-5", "'=cmd|' /C calc'!A0"]
+
+
+def test_a_heading_is_never_a_formula_and_no_column_is_lost(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("smiles,=1+1,score,integrand_score,x,x,x (2)\nCO,a,b,c,d,e,f\n")
+    assert run("--file", "t.csv", "--out", "a.csv").exit_code == 0
+    head, first, *_ = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))
+    assert head[:7] == ["smiles", "'=1+1", "score", "integrand_score", "x", "x (2)", "x (2) (2)"]
+    assert first[:7] == ["CO", "a", "b", "c", "d", "e", "f"]
+    assert len(set(head)) == len(head)
+    assert "integrand_integrand_score" in head
+
+
+def test_a_line_of_nothing_but_commas_does_not_take_hours() -> None:
+    assert len(molecule_files.told_apart_headings([""] * 100_000 + ["x"] * 30_000)) == 130_000
 
 
 def test_an_output_with_the_longest_name(run: Run, model: Counting, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import io
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -296,15 +297,18 @@ def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
 def told_apart_headings(headings: Sequence[str]) -> list[str]:
     """The headings of a table, each with a name of its own.
 
-    >>> told_apart_headings(["smiles", "name", "", "name"])
-    ['smiles', 'name', 'column 3', 'name (2)']
+    >>> told_apart_headings(["smiles", "name", "", "name", "name (2)"])
+    ['smiles', 'name', 'column 3', 'name (2)', 'name (2) (2)']
     """
-    found: list[str] = []
+    found: dict[str, None] = {}
+    counts: Counter[str] = Counter()  # a line may have as many headings as characters: each is looked at once
     for i, heading in enumerate(headings, 1):
-        name = " ".join(heading.split()) or f"column {i}"
-        count = sum(" ".join(other.split()) == name for other in headings[: i - 1])
-        found.append(f"{name} ({count + 1})" if count else name)
-    return found
+        own = name = " ".join(heading.split()) or f"column {i}"
+        while name in found:
+            counts[own] += 1
+            name = f"{own} ({counts[own] + 1})"
+        found[name] = None
+    return list(found)
 
 
 def _row_lines(lines: _Lines) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...files import marked, text_file, write_bytes, write_text
 from ...render import molecule as render
-from ...words import cells, number
+from ...words import cell, cells
 from ..command_line import figures, headline_of
 from .molecule_files import COLUMNS, Record
 from .result import MoleculeAttribution
@@ -132,8 +132,6 @@ class MoleculeWriter:
             verbose: with the figures of the certificate.
         """
         named = f"{record.name}: " if record.name else ""
-        said = getattr(one, "sentence", "")
-        head = f"{named}{one.label}: {number(one.score)}, and {number(one.baseline_score)} with all features zero"
         account = one.account(smarts=self.smarts)
         told = [(section, part) for section, part in account.told() if section in ("kind", "element", "pattern")]
         shares = [(f"by {section}", part.name, _signed(part.value), part.percent) for section, part in told]
@@ -141,13 +139,13 @@ class MoleculeWriter:
         notes = [account.notes[0]] if account.share_error is None else []
         notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
         more = [figures(one.certificate)] if verbose else []
-        return "\n\n".join([f"{said or head}\n{one.smiles}", *one.notes, *tables, *notes, *more])
+        return "\n\n".join([f"{named}{one.sentence}\n{one.smiles}", *one.notes, *tables, *notes, *more])
 
     def _csv(self, file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
         """Write a table: the input's own columns first, then ours, under another name where the input has one of that name."""
         names = {name: self._ours(name) for name in ("molecule", "title", "score", "baseline_score", "status", *COLUMNS)}
         writer = csv.DictWriter(file, [*self.headings, *names.values()])
-        writer.writeheader()
+        writer.writerow({name: cell(name) for name in writer.fieldnames})
         for i, (record, one) in enumerate(found, 1):
             given = {name: value for name, value in record.columns if name in self.headings}
             about = {"molecule": i, "title": record.name, "score": one.score, "baseline_score": one.baseline_score}
@@ -157,7 +155,9 @@ class MoleculeWriter:
 
     def _ours(self, name: str) -> str:
         """What to call a column of ours: ``integrand_score`` where the input has a ``score`` already."""
-        return f"integrand_{name}" if name in self.headings else name
+        while name in self.headings:
+            name = f"integrand_{name}"
+        return name
 
     def _sdf(self, file: IO[str], found: Iterable[MoleculePair], _: Sequence[Failure]) -> None:
         """Write an SD file: values of atoms as RDKit's lists of atom properties, which KNIME reads too; of bonds as data."""
@@ -187,12 +187,7 @@ class MoleculeWriter:
 def line(record: Record, one: MoleculeAttribution) -> str:
     """A molecule in one line: what was said of it and why, and whether the network ever saw its like."""
     heed = f" ({one.notes[0].partition(':')[0]})" if one.notes else ""
-    if said := getattr(one, "sentence", ""):
-        return f"{record.title}: {said}{heed}"
-    most = np.argsort(-np.abs(one.per_atom), kind="stable")[:4].tolist()
-    strongest = ", ".join(f"{one.name(i)} {_signed(one.per_atom[i])}" for i in most)
-    missed = "" if one.certificate.converged else f"  ({one.certificate.status.value})"
-    return f"{record.title}: {number(one.score)}  {strongest}{missed}{heed}"
+    return f"{record.title}: {one.sentence}{heed}"
 
 
 def _atoms(one: MoleculeAttribution) -> str:
@@ -235,7 +230,7 @@ def _columns(rows: Iterable[tuple[str, ...]]) -> str:
     table = list(rows)
     wide = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = (
-        "  ".join(cell.rjust(w) if NUMBER.match(cell) else cell.ljust(w) for cell, w in zip(row, wide, strict=True))
+        "  ".join(part.rjust(w) if NUMBER.match(part) else part.ljust(w) for part, w in zip(row, wide, strict=True))
         for row in table
     )
     return "\n".join(f"  {line}".rstrip() for line in lines)
