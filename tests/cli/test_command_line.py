@@ -298,6 +298,36 @@ def test_ctrl_c_works_after_a_substructure_search(where: str) -> None:
         stop()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
+def test_searches_in_two_threads_do_not_take_each_other_for_what_was_there_before() -> None:
+    import threading
+
+    chem = pytest.importorskip("rdkit.Chem")
+    from integrand.apps.molecules.rdkit_signals import _handler, ctrl_c_kept
+
+    before, inside, go_on = _handler(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        with ctrl_c_kept():
+            chem.MolFromSmiles("CCO").GetSubstructMatches(chem.MolFromSmarts("CO"))
+            inside.set()
+            go_on.wait(10)
+
+    def second() -> None:
+        inside.wait(10)
+        threading.Timer(0.05, go_on.set).start()
+        with ctrl_c_kept():
+            go_on.wait(10)
+            one.join(0.2)
+
+    one, two = threading.Thread(target=first), threading.Thread(target=second)
+    for thread in (one, two):
+        thread.start()
+    for thread in (one, two):
+        thread.join()
+    assert _handler() == before
+
+
 def stop() -> None:
     """Ctrl-C for this process, and a while for it to arrive."""
     os.kill(os.getpid(), signal.SIGINT)
