@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from integrand import text
-from integrand.errors import OptionError
+from integrand.errors import ConvergenceWarning, OptionError
 
 from .tiny import bytes_bpe, classifier, wordpiece, writer
 
@@ -47,6 +47,26 @@ def test_each_word_has_the_sum_of_its_pieces():
     ]
     assert len(pieces) > 2
     assert words.values[words.tokens.index("unbelievable")] == pytest.approx(one.values[pieces].sum(), rel=1e-12)
+
+
+def test_each_token_has_an_error_of_its_own():
+    """They cover what the tokens are off by; those of a word add up."""
+    rough, fine = explained(), text.explain(*classifier("bert"), STORY, target=2, tol=1e-4)
+    errors = np.array(rough.line.errors)
+    assert np.all(np.abs(rough.values - fine.values) <= errors + 1e-6)
+    assert errors.max() < rough.certificate.error * rough.certificate.magnitude * 1.001
+    assert sum(rough.words().line.errors) == pytest.approx(errors.sum())
+    assert all("error" in token for token in rough.line.numbers()["tokens"])
+
+
+def test_what_is_written_has_errors_too_and_where_nothing_is_known_there_are_none():
+    model, tokenizer = writer("gpt2")
+    found = text.generated(model, tokenizer, "The film was", continuation=" not bad", tol=0.05)
+    assert found.errors.shape == found.values.shape
+    assert np.all(found.errors[found.values != 0] > 0)
+    assert found[1].line.errors == found.errors[1, : found.reach[1]].tolist()
+    with pytest.warns(ConvergenceWarning, match="too few steps"):
+        assert explained(words="The film", steps=1, rule="left").line.errors is None
 
 
 def test_own_groups():

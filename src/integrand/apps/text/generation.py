@@ -56,22 +56,24 @@ def attribute(
     """
     inputs, found_out = inputs_of(tokenizer, written, chosen[-1]), outputs(tokenizer, written)
     names = [piece for piece, _ in found_out]
-    values = np.zeros((len(chosen), len(inputs.ids)))
+    values, errors = np.zeros((2, len(chosen), len(inputs.ids)))
     examples: list[ExampleCertificate] = []
     chances: list[float] = []
     other = None if against is None else _one_token(tokenizer, against)
     for first in range(0, len(chosen), BLOCK):
         block = chosen[first : first + BLOCK]
-        found, certificate, sure = _block(model, tokenizer, written, block, names, score, other, baseline, tol, options)
-        values[first : first + len(block), : found.shape[1]] = found
+        found, off, certificate, sure = _block(model, tokenizer, written, block, names, score, other, baseline, tol, options)
+        for whole, part in ((values, found), (errors, off)):
+            whole[first : first + len(block), : part.shape[1]] = part
         examples += certificate.examples
         chances += sure
     meta = {"model": type(model).__name__, "baseline": baseline_words(baseline), "score": score}
     reach = tuple(written.source + i for i in chosen)
-    shown, whole = tuple(names[i] for i in chosen), Certificate(tuple(examples), certificate.promises)
+    shown, together = tuple(names[i] for i in chosen), Certificate(tuple(examples), certificate.promises)
     spelled = tuple("" if i and found_out[i][1] == found_out[i - 1][1] else names[i] for i in chosen)
     rather = None if other is None else tokenizer.decode([other]).strip() or repr(tokenizer.decode([other]))
-    return Generated(inputs, shown, spelled, values, reach, written.encoded.ids.shape[1], tuple(chances), whole, meta, rather)
+    prompt = written.encoded.ids.shape[1]
+    return Generated(inputs, shown, spelled, values, reach, prompt, tuple(chances), together, meta, rather, errors=errors)
 
 
 @dataclass(frozen=True)
@@ -307,8 +309,8 @@ def _block(
     baseline: Fill | Sequence[Fill],
     tol: float,
     options: dict[str, Any],
-) -> tuple[Values, Certificate, list[float]]:
-    """Explain some outputs in one batch: values (outputs, inputs up to the last of them), certificates, probabilities."""
+) -> tuple[Values, Values, Certificate, list[float]]:
+    """Explain some outputs in one batch: values and errors (outputs, inputs up to the last), certificates, probabilities."""
     ids = written.ids(block[-1] + 1)
     decoder = "decoder_input_ids" in ids
     given = dict(written.encoded.given) if decoder else {}
@@ -324,7 +326,7 @@ def _block(
     body = _body(model, ids, given, output.logits)
     narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
     versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
-    values, certificate = integrate(
+    values, errors, certificate = integrate(
         body or narrow,
         {name: value.expand(count, -1) for name, value in ids.items()},
         slots,
@@ -337,7 +339,7 @@ def _block(
         words=[f"{names[i]!r}{versus} ({score})" for i in block],
         options=options,
     )
-    return values, certificate, sure
+    return values, errors, certificate, sure
 
 
 def _known(tokenizer: Any, written: Written, ids: dict[str, Tensor]) -> list[Known]:

@@ -310,7 +310,7 @@ class Generated:
             text=text,
             notes=pieces.notes,
             note=capital(self._score(index)) + "." if self._several(index) > 1 else "",
-            errors=None if self.errors is None else self.errors[index, :reach].tolist(),
+            errors=None if self.errors is None else _known(self.errors[index, :reach]),
         )
         return Explained(line, pieces.special[:reach], pieces.parts[:reach], self.meta)
 
@@ -583,6 +583,7 @@ def explained(
     probability: float | None,
     meta: dict[str, str],
     note: str = "",
+    errors: NDArray[np.float64] | None = None,
 ) -> Explained:
     """Build the result of one text from its row of the attributions.
 
@@ -594,6 +595,7 @@ def explained(
         probability: the probability of what was explained.
         meta: how it was made.
         note: a remark shown below the text.
+        errors: (columns,) the estimated error of each value, NaN where it is not known.
     """
     columns = np.array(pieces.columns)
     assert not np.delete(values, columns).any()  # padding is the same in the baseline
@@ -609,8 +611,14 @@ def explained(
         certificate=certificate,
         text=None if pieces.spans is None else pieces.text,
         notes=pieces.notes,
+        errors=None if errors is None else _known(errors[columns]),
     )
     return Explained(line, pieces.special, pieces.parts, meta)
+
+
+def _known(errors: NDArray[np.float64]) -> list[float] | None:
+    """The errors of a line, if all of them are known."""
+    return errors.tolist() if np.isfinite(errors).all() else None
 
 
 def _line(pieces: Pieces) -> Tokens:

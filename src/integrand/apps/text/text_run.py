@@ -88,7 +88,7 @@ class TextQuestion:
             target: for the engine, where ``pick`` gives logits.
             score: the scale of the engine, where ``pick`` gives logits.
         """
-        values, found = integrate(
+        values, errors, found = integrate(
             TextRun(self.model, pick, fixed_of(self.model)),
             {"input_ids": self.encoded.ids},
             self.slots,
@@ -105,8 +105,11 @@ class TextQuestion:
         about = {"model": type(self.model).__name__, "baseline": baseline_words(self.baseline)} | meta
         names = [one.target for one in found] if labels is None else labels
         sure = [None] * len(values) if chances is None else chances
-        each = zip(self.encoded.pieces, values, found, names, sure, strict=True)
-        return tuple(explained(p, v, c, label=name, probability=chance, meta=about) for p, v, c, name, chance in each)
+        each = zip(self.encoded.pieces, values, errors, found, names, sure, strict=True)
+        return tuple(
+            explained(pieces, row, one, label=name, probability=chance, meta=about, errors=off)
+            for pieces, row, off, one, name, chance in each
+        )
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def integrate(
     score: Score = "logit",
     words: Sequence[str] = (),
     options: Mapping[str, Any],
-) -> tuple[Values, Certificate]:
+) -> tuple[Values, Values, Certificate]:
     """Integrated gradients of a score for every token, summed over the token's embedding.
 
     Args:
@@ -166,7 +169,7 @@ def integrate(
         options: further ones of :func:`integrand.integrated_gradients`.
 
     Returns:
-        (N, columns), and the certificate.
+        (N, columns), their errors likewise (NaN where they are not known), and the certificate.
     """
     fills: list[Any] = list(fill) if isinstance(fill, list | tuple) else [fill]
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
@@ -194,7 +197,8 @@ def integrate(
     certificate = _advised(certificate, fills)
     poor = sum(one.note == STEEP for one in certificate)
     warn_if_missed(certificate, f" {poor} of {len(certificate)} are far off: {STEEP}." if poor else "")
-    return result.values.detach().double().cpu().numpy(), certificate
+    errors = result.sums(torch.arange(result.values.shape[1])).errors
+    return result.values.detach().double().cpu().numpy(), errors.numpy(), certificate
 
 
 def first_look(model: nn.Module, encoded: Encoded) -> tuple[tuple[Slot, ...], Any]:
