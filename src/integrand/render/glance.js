@@ -190,11 +190,13 @@ document.addEventListener("click", (event) => {
 });
 
 // ---- Many results: search, filter, order.
+// A kind's value may hold an equals sign, as C=O does; what comes after an order's last one is a number.
 const pairs = (card, prefix) =>
   Object.fromEntries(
     Object.entries(card.dataset)
       .filter(([key]) => new RegExp(`^${prefix}-?\\d+$`).test(key))
-      .map(([, value]) => [value.slice(0, value.lastIndexOf("=")), value.slice(value.lastIndexOf("=") + 1)]),
+      .map(([, value]) => [value, prefix === "kind" ? value.indexOf("=") : value.lastIndexOf("=")])
+      .map(([value, at]) => [value.slice(0, at), value.slice(at + 1)]),
   );
 
 for (const root of document.querySelectorAll("[data-collection]")) {

@@ -7,6 +7,7 @@ pressed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -202,6 +203,8 @@ def _quoted(text: str) -> str:
 
 
 def _card(card: Entry) -> str:
+    # A number that is not known has no place in an order: what lacks it comes last.
+    order = {name: float(value) for name, value in card.order.items() if math.isfinite(value)}
     facts = "".join(f' data-kind-{i}="{escape(f"{name}={value}")}"' for i, (name, value) in enumerate(card.kinds.items()))
-    keys = "".join(f' data-order-{i}="{escape(f"{name}={value!r}")}"' for i, (name, value) in enumerate(card.order.items()))
+    keys = "".join(f' data-order-{i}="{escape(f"{name}={value!r}")}"' for i, (name, value) in enumerate(order.items()))
     return f'<article class="card" data-text="{escape(card.text)}"{facts}{keys}>\n' + card.html + "</article>\n"
