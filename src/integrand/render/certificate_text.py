@@ -22,6 +22,9 @@ _ROWS_SHOWN = 100
 CANCELS = 20.0
 """Where the magnitudes exceed the change of the score by this factor, the page explains why."""
 
+LEAST_SAID = 1e-4
+"""The smallest error that a sentence names."""
+
 MISSES, UNUSABLE = 0.1, 0.33
 """The shares of the change that the sum may miss before a reader is told, and before it is called unusable."""
 
@@ -124,12 +127,21 @@ def trust(certificate: Certificate | ExampleCertificate) -> str:
     worst = doubtful[0] if doubtful else max(examples, key=lambda one: one.error if math.isfinite(one.error) else 0.0)
     if worst.status is Status.EXACT:
         return "numbers exact"
-    off = f"error {percent(worst.error)}" if math.isfinite(worst.error) else "error not known"
+    off = f"error {_at_most(worst.error)}" if math.isfinite(worst.error) else "error not known"
     if worst.status is Status.JUMP:
         return f"numbers incomplete ({off})"
     if doubtful:
         return f"numbers not good to {percent(worst.tol)} ({off})"
-    return f"numbers good to {percent(worst.error)}" + (", their sum is not" if any(map(sum_note, examples)) else "")
+    return f"numbers good to {_at_most(worst.error)}" + (", their sum is not" if any(map(sum_note, examples)) else "")
+
+
+def _at_most(error: float) -> str:
+    """An error for people, who have no use for 1.2e-05%.
+
+    >>> _at_most(0.0093), _at_most(1.2e-7)
+    ('0.93%', 'under 0.01%')
+    """
+    return percent(error) if error >= LEAST_SAID or error == 0 else f"under {percent(LEAST_SAID)}"
 
 
 def grade(certificate: Certificate | ExampleCertificate) -> Literal["good", "mixed", "bad"]:
