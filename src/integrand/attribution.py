@@ -101,7 +101,8 @@ class Attribution:
             count = grouping.count
         values, errors = grouping.add(terms), torch.full((len(terms), grouping.count), torch.nan).double()
         if self.draws is not None:
-            masses, rounding = grouping.add(terms.abs(), power=1), torch.finfo(rows[0].dtype).eps
+            masses = grouping.add(terms.abs(), power=1)
+            rounding = max(torch.finfo(leaf.dtype).eps for leaf in rows)
             errors = errors_of(self.draws, self.certificate.examples, masses, grouping, rounding)
         found = (part[:, :count] if self.batched else part[0, :count] for part in (values, errors))
         return Sums(*found)

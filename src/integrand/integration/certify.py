@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
-from ..evaluation.evaluator import Evaluator
+from ..evaluation.evaluator import Evaluator, has_float64
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FEW_FEATURES, estimate, norms_of
 from ..sum_errors import STORED, ErrorDraws
@@ -144,6 +144,7 @@ def note_draws(draws: ErrorDraws, examples: Sequence[int], raw: Tensor) -> None:
         examples: which ones.
         raw: (examples, draws, features), of any size.
     """
+    raw = raw if has_float64(raw.device) else raw.cpu()  # nor do such devices have numbers of one byte
     most = raw.abs().amax((1, 2), keepdim=True)
     wide = HIGHEST * (raw / torch.where(most > 0, most, 1.0)).float()
     norm, root = (torch.linalg.vector_norm(wide, order, 2).double().cpu() for order in (1, 2))
