@@ -11,6 +11,7 @@ from ...render import image
 from ...render.certificate_text import sum_note
 from ...render.image.photo_page import ImagePage, PageRival, image_page, values_of
 from ...render.image.viewer import REGIONS, STRONGEST, Map
+from ...words import finite
 
 if TYPE_CHECKING:
     from .result import Explanation
@@ -95,17 +96,17 @@ def numbers(explanation: Explanation) -> dict[str, Any]:
         "certificate": _certificate(explanation.result),
         "sum_note": sum_note(explanation.result.certificate.only),
         "focus": {
-            "share": _finite(focus.share),
-            "error": _finite(focus.off),
-            "against": _finite(focus.against),
+            "share": finite(focus.share),
+            "error": finite(focus.off),
+            "against": finite(focus.against),
             "area": focus.area,
             "places": focus.places,
         },
         "regions": [
             {
                 "place": found.place(int(k)),
-                "sum": _finite(found.sums[k]),
-                "error": _finite(found.errors[k]),
+                "sum": finite(found.sums[k]),
+                "error": finite(found.errors[k]),
                 "area": float(found.areas[k] / found.labels.size),
                 "centre": [int(v) for v in found.centres[k]],
             }
@@ -119,15 +120,10 @@ def numbers(explanation: Explanation) -> dict[str, Any]:
 
 
 def _answer(answer: Any) -> dict[str, Any]:
-    return {"index": answer.index, "label": answer.label, "probability": _finite(answer.probability)}
+    return {"index": answer.index, "label": answer.label, "probability": finite(answer.probability)}
 
 
 def _certificate(result: Attribution) -> dict[str, Any]:
     one = result.certificate.only
-    found = {key: _finite(value) if isinstance(value, float) else value for key, value in dataclasses.asdict(one).items()}
+    found = {key: finite(value) for key, value in dataclasses.asdict(one).items()}
     return found | {"status": one.status.value, "converged": one.converged, "remedy": one.remedy, "curves": len(one.curves)}
-
-
-def _finite(value: float) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...certificate import ExampleCertificate
 from ...errors import InputError, OptionError
-from ...words import short_repr
+from ...words import finite, short_repr
 
 NAN = math.nan
 
@@ -92,8 +92,8 @@ class Tokens:
     @property
     def running(self) -> tuple[float, ...]:
         """The running sum: F(x') first, then the sum after each token. Tokens whose value is not finite add nothing."""
-        finite = [value if math.isfinite(value) else 0.0 for value in self.values]
-        return tuple(math.fsum([self.start, *finite[:k]]) for k in range(len(finite) + 1))
+        known = [value if math.isfinite(value) else 0.0 for value in self.values]
+        return tuple(math.fsum([self.start, *known[:k]]) for k in range(len(known) + 1))
 
     @property
     def missed(self) -> float:
@@ -144,21 +144,21 @@ class Tokens:
         """The tokens, scores and certificate as a dictionary for JSON; numbers that are not finite become null."""
         spans: Sequence[Span | None] = self.spans if self.spans is not None else [None] * len(self.texts)
         rows = [
-            {"text": text, "value": _finite(value), "span": None if span is None else list(span)}
+            {"text": text, "value": finite(value), "span": None if span is None else list(span)}
             for text, value, span in zip(self.texts, self.values, spans, strict=True)
         ]
         if self.errors is not None:
-            rows = [row | {"error": _finite(error)} for row, error in zip(rows, self.errors, strict=True)]
-        out: dict[str, Any] = {"text": self.text, "label": self.label, "probability": _finite(self.probability)}
+            rows = [row | {"error": finite(error)} for row, error in zip(rows, self.errors, strict=True)]
+        out: dict[str, Any] = {"text": self.text, "label": self.label, "probability": finite(self.probability)}
         out |= {"sentence": self.sentence, "tokens": rows}
         if self.choices:
-            out["choices"] = [{"text": name, "probability": _finite(chance)} for name, chance in self.choices]
+            out["choices"] = [{"text": name, "probability": finite(chance)} for name, chance in self.choices]
         out |= {"notes": list(self.notes)} if self.notes else {}
-        out |= {"score": _finite(self.score), "baseline_score": _finite(self.baseline_score), "sum": _finite(self.total)}
+        out |= {"score": finite(self.score), "baseline_score": finite(self.baseline_score), "sum": finite(self.total)}
         if self.certificate is not None:
             one = self.certificate
-            out["certificate"] = {"status": one.status.value, "error": _finite(one.error), "tol": _finite(one.tol)}
-            out["certificate"] |= {"residual": _finite(one.residual), "gradients": one.gradients, "target": one.target}
+            out["certificate"] = {"status": one.status.value, "error": finite(one.error), "tol": finite(one.tol)}
+            out["certificate"] |= {"residual": finite(one.residual), "gradients": one.gradients, "target": one.target}
         return out | ({"note": self.note} if self.note else {})
 
     __repr__ = short_repr
@@ -341,10 +341,6 @@ def _word(tokens: Tokens, run: range) -> str:
 
 def _sum(values: Sequence[float]) -> float:
     return math.fsum(values) if all(map(math.isfinite, values)) else NAN
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _extends(sign: str) -> bool:
