@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,7 @@ def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> N
     assert json.loads(kept[0][64:])["smiles"].endswith("O")
 
 
+@pytest.mark.usefixtures("python_listens")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("where", ["main thread", "another thread"])
 def test_ctrl_c_works_after_a_substructure_search(where: str) -> None:
@@ -298,6 +300,7 @@ def test_ctrl_c_works_after_a_substructure_search(where: str) -> None:
         stop()
 
 
+@pytest.mark.usefixtures("python_listens")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 def test_searches_in_two_threads_do_not_take_each_other_for_what_was_there_before() -> None:
     import threading
@@ -326,6 +329,14 @@ def test_searches_in_two_threads_do_not_take_each_other_for_what_was_there_befor
     for thread in (one, two):
         thread.join()
     assert _handler() == before
+
+
+@pytest.fixture
+def python_listens() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: other tests may have asked RDKit directly, which leaves another one in its place."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def stop() -> None:
