@@ -185,6 +185,10 @@ def test_only_what_is_ours_is_replaced(tmp_path: Path, name: str, ours: bytes) -
     out.write_bytes(ours)
     check_out(out, endings)
     out.write_bytes(b"score,status\nthe thesis of integrand's user\n")
+    (tmp_path / "folder.html").mkdir()
+    for force in (False, True):
+        with pytest.raises(OptionError, match=r"is no ordinary file"):  # before the work begins, not after it
+            check_out(tmp_path / "folder.html", (".html",), force=force)
     with pytest.raises(OptionError, match=r"is there already and was not written by integrand; expected a new name\. --force"):
         check_out(out, endings)
     check_out(out, endings, force=True)

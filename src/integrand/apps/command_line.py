@@ -320,6 +320,8 @@ def check_place(out: Path, *, force: bool) -> None:
     """
     check_folder(out.parent, f"--out {shown(str(out))!r}", force=force)
     ready(out.parent)
+    if out.exists() and not out.is_file():
+        raise OptionError(f"got --out {shown(str(out))!r}, which is no ordinary file; expected one, or a new name.")
     if not force and out.is_file() and not made_here(out):
         raise OptionError(
             f"got --out {shown(str(out))!r}, which is there already and was not written by integrand; expected a new name. "
