@@ -1,8 +1,9 @@
 """Explanations of image classifiers: why a network said what it said of a photo (section 6.1 of the paper).
 
 :func:`explain` takes a photo and a :class:`~integrand.apps.networks.Network` and gives an :class:`Explanation`: what the
-network answered, the integrated gradients of that answer with their certificate, gradient x image next to them, and what
-separates the answer from the runner-up. It draws itself, and saves itself as a picture, a page or numbers.
+network answered, the integrated gradients of that answer with their certificate, gradient x image next to them, where in the
+photo the evidence lies and, on request, what separates the answer from another. It draws itself, and saves itself as a
+picture, a page or numbers.
 """
 
 from __future__ import annotations
