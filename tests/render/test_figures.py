@@ -10,6 +10,7 @@ import torch
 
 from integrand import Attribution, Certificate, Status
 from integrand.errors import InputError, MissingExtraError, OptionError
+from integrand.files import made_here
 from integrand.render import figure
 
 pytest.importorskip("matplotlib")
@@ -229,9 +230,12 @@ def script(code, folder, **environment):
 
 
 def test_a_script_without_a_display_saves_and_says_where(tmp_path):
+    (tmp_path / "integrand-attribution-2.png").write_bytes(b"of somebody else")
     said = script("drawn = result.show(); assert drawn.texts; result.show()", tmp_path, MPLBACKEND="agg")
-    assert said == ["saved integrand-attribution.png", "saved integrand-attribution-2.png"]
+    assert said == ["saved integrand-attribution.png", "saved integrand-attribution-3.png"]
     assert (tmp_path / "integrand-attribution.png").read_bytes().startswith(b"\x89PNG")
+    assert made_here(tmp_path / "integrand-attribution.png")
+    assert (tmp_path / "integrand-attribution-2.png").read_bytes() == b"of somebody else"
 
 
 def test_a_script_with_a_display_opens_a_window(tmp_path):

@@ -1,12 +1,12 @@
-"""Scenes and paths laid out with matplotlib. Sizes are in inches; nothing touches pyplot or its global state."""
+"""Scenes and paths laid out with matplotlib. Sizes are in inches; only :func:`present` touches pyplot and its global state."""
 
 from __future__ import annotations
 
 import io
 import math
 import os
-import sys
 import tempfile
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from ..files import replacing
+from ..evaluation.progress import in_notebook
+from ..files import made_here, picture_marks, replacing
 from ..words import number, shown
 from .certificate_text import caption
 from .image.image_pictures import SHARES, Journey
@@ -79,15 +80,14 @@ def present(figure: Figure, stem: str) -> Figure:
     from matplotlib import pyplot
 
     backend = pyplot.get_backend().lower()
-    if "inline" in backend or "nbagg" in backend or "ipympl" in backend or _in_notebook():
+    if "inline" in backend or "nbagg" in backend or "ipympl" in backend or in_notebook():
         return figure
     if backend in WINDOWLESS:
-        _SAVED[stem] += 1
-        name = f"{stem}.png" if _SAVED[stem] == 1 else f"{stem}-{_SAVED[stem]}.png"
         folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else Path(tempfile.gettempdir())
-        with replacing(folder / name) as part:
-            figure.savefig(part, bbox_inches="tight", pad_inches=0.15)
-        print(f"saved {name if folder == Path.cwd() else shown(str(folder / name))}")
+        file = _next_free(folder, stem)
+        with replacing(file) as part:
+            figure.savefig(part, bbox_inches="tight", pad_inches=0.15, metadata=picture_marks(".png"))
+        print(f"saved {file.name if folder == Path.cwd() else shown(str(file))}")
         return figure
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", pad_inches=0.15)
@@ -100,10 +100,13 @@ def present(figure: Figure, stem: str) -> Figure:
     return figure
 
 
-def _in_notebook() -> bool:
-    """Whether this runs in a notebook's kernel, which shows what a cell ends in."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return type(shell).__name__ == "ZMQInteractiveShell"
+def _next_free(folder: Path, stem: str) -> Path:
+    """The file for the next picture of a name: a new one, or one of ours that an earlier process has written."""
+    while True:
+        _SAVED[stem] += 1
+        file = folder / (f"{stem}.png" if _SAVED[stem] == 1 else f"{stem}-{_SAVED[stem]}.png")
+        if not os.path.lexists(file) or made_here(file):
+            return file
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,11 @@ def in_inches(text: str, size: float, *, bold: bool = False) -> float:
     return float(width) / 72
 
 
+def _letters_within(text: str, wide: float, size: float, *, bold: bool) -> int:
+    """How many letters from the beginning of a text fit into a width in inches; at least one."""
+    return bisect_right(range(1, len(text)), wide, key=lambda k: in_inches(text[:k], size, bold=bold)) or 1
+
+
 def fitted(text: str, wide: float, size: float, *, bold: bool = False) -> str:
     """As much of a text as fits into a width in inches, with an ellipsis where it is cut."""
     text = text[:400]
@@ -220,7 +228,7 @@ def broken(text: str, wide: float, size: float, *, bold: bool = False) -> list[s
             lines.append(word)
         while in_inches(lines[-1], size, bold=bold) > wide and len(lines[-1]) > 1:
             line = lines.pop()
-            fits = max((k for k in range(1, len(line)) if in_inches(line[:k], size, bold=bold) <= wide), default=1)
+            fits = _letters_within(line, wide, size, bold=bold)
             lines += [line[:fits], line[fits:]]
     return lines
 
