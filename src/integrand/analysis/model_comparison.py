@@ -28,6 +28,7 @@ from ..functions.model_state import undisturbed
 from ..functions.probabilities import adds_up_to_one, squashed
 from ..functions.target import Score, Target, main_tensor
 from ..memory import out_of_memory
+from ..render.notebook import largest_ninth
 from ..render.scene import FeatureNames, arrays_of
 from ..trees import Tensors, flat, flatten
 from ..version import version_of
@@ -661,11 +662,7 @@ def _place(arrays: Sequence[Floats]) -> str:
     """The ninth of a picture with the largest sum of magnitudes, in words; '' for what is no picture, (1, C, H, W)."""
     if len(arrays) != 1 or arrays[0].ndim != 4 or min(arrays[0].shape[2:]) < 3:
         return ""
-    size = np.abs(arrays[0][0].sum(0))
-    rows, columns = (np.arange(length) * 3 // length for length in size.shape)
-    sums = np.bincount((3 * rows[:, None] + columns).ravel(), np.nan_to_num(size).ravel())
-    row, column = divmod(int(sums.argmax()), 3)
-    return "centre" if row == column == 1 else f"{('upper', 'middle', 'lower')[row]} {('left', 'centre', 'right')[column]}"
+    return largest_ninth(np.abs(arrays[0][0].sum(0)))
 
 
 def _mean(values: Floats) -> float:

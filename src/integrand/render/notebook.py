@@ -168,10 +168,15 @@ def where(values: Array) -> str:
         return "nothing"
     mass = np.sort(size, axis=None)[::-1].cumsum()
     share = (int(np.searchsorted(mass, 0.5 * mass[-1])) + 1) / size.size
+    return f"half of it in {percent(share)} of the picture, most in the {largest_ninth(size)}"
+
+
+def largest_ninth(size: Array) -> str:
+    """The ninth of a picture in which the largest sum of some sizes, (H, W), lies, in words."""
     rows, columns = (np.arange(length) * 3 // length for length in size.shape)
-    sums = np.bincount((3 * rows[:, None] + columns).ravel(), size.ravel(), 9)
+    sums = np.bincount((3 * rows[:, None] + columns).ravel(), np.nan_to_num(size).ravel(), 9)
     row, column = divmod(int(sums.argmax()), 3)
-    return f"half of it in {percent(share)} of the picture, most in the {PLACES[row][column]}"
+    return PLACES[row][column]
 
 
 def attribution_sentence(result: Attribution) -> str:
