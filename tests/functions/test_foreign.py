@@ -31,6 +31,16 @@ def table() -> tuple[Any, Any]:
     return rows, (rows @ [1.0, -2.0, 0.5] > 0).astype(int)
 
 
+def test_what_can_be_called_is_not_refused_for_the_names_of_its_methods() -> None:
+    class Wrapped:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return (x**2).sum(1)
+
+        predict = get_params = __call__
+
+    assert ig.integrated_gradients(Wrapped(), X).values.sum() == pytest.approx(5.25, rel=0.01)
+
+
 def test_a_linear_model_of_scikit_learn_is_a_line_of_torch(table: tuple[Any, Any]) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     for model in (linear.LogisticRegression(), linear.Ridge()):

@@ -71,7 +71,8 @@ def _foreign(model: Any) -> str:
             f"got a {name} of {package} as the model; expected a function of tensors with a gradient. Trees have none: they "
             f"are constant between their splits. {SAMPLED.format(call=_call(model))}."
         )
-    if package == "sklearn" or (hasattr(model, "get_params") and hasattr(model, "predict")):
+    looks_alike = hasattr(model, "get_params") and hasattr(model, "predict") and not callable(model)
+    if package == "sklearn" or looks_alike:
         return _scikit_learn(model, name)
     if package in ("keras", "tensorflow", "tf_keras"):
         return (
