@@ -244,6 +244,8 @@ def test_where_the_evidence_lies_is_read_off_sums_over_regions(healthy):
     result = replace(healthy.result, values=values, certificate=replace(healthy.result.certificate, examples=(only,)))
     found = replace(healthy, result=result)
     assert found.whereabouts == "what speaks for “any retinopathy” lies most of all in the lower right"
+    everywhere = replace(result, values=torch.full_like(values, 1e-3))
+    assert replace(healthy, result=everywhere).whereabouts == "what speaks for “any retinopathy” lies all over the picture"
 
 
 def test_outputs_are_numbered_as_grades(grader):

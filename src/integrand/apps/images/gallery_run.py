@@ -23,7 +23,7 @@ from ...evaluation.progress import Progress
 from ...files import fitting, locked, read_bytes, ready, write_bytes
 from ...render.certificate_text import sum_note
 from ...render.image.gallery import Card, card, card_of, gallery_page
-from ...words import finite, percent, shown
+from ...words import finite, shown
 from ..command_line import (
     PICTURES,
     Screen,
@@ -54,10 +54,7 @@ NEW = 0.1
 in all, that writes some eleven times the last index, however many photos there are."""
 
 NAMED = 5
-"""The most photos that a note names, and the most further answers of a network."""
-
-LEAST = 0.01
-"""The probability from which on a further answer is named."""
+"""The most photos that a note names."""
 
 ENDINGS = (".html", *PICTURES, ".json", ".safetensors")
 """What a file with the explanation of one photo may end in."""
@@ -77,6 +74,7 @@ class PhotoJob:
         title: the title of the gallery.
         debug: let unexpected errors through, with their traceback.
         views: the views that a picture shows, by name; the default ones if empty.
+        notice: what every reader must know; printed below the answers.
     """
 
     explain: Callable[[Path, Tell], Explanation]
@@ -85,6 +83,7 @@ class PhotoJob:
     title: str
     debug: bool = False
     views: tuple[str, ...] = ()
+    notice: str = ""
 
     def explained(self, photo: Path, tell: Tell) -> tuple[Explanation, list[str]]:
         """Explain a photo; also gives the warnings. Whatever goes wrong becomes an error of one line."""
@@ -124,21 +123,14 @@ def run_one(
         said = {"sentence": headline_of(explanation), "warnings": notes, "out": None if where is None else str(where)}
         typer.echo(json.dumps(explanation.numbers() | said))
         return
-    print_shown("\n".join([headline_of(explanation), *_others(explanation)]))
+    print_shown("\n".join([headline_of(explanation), *explanation.beside]))
     for note in (*explanation.notes, *notes):
         print_line(f"note: {note}")
+    if job.notice:
+        print_line(job.notice)
     if verbose:
         print_shown(figures(explanation.result.certificate.only))
     print_line(f"{'replaced' if replaced else 'wrote'} {where}")
-
-
-def _others(explanation: Explanation) -> list[str]:
-    """A line with the network's next answers, as far as it takes them for possible; none for a grade."""
-    if explanation.headline:
-        return []
-    others = [one for one in explanation.answers if one is not explanation.answer and one.probability >= LEAST][:NAMED]
-    named = ", ".join(f"{one.label} ({percent(one.probability)})" for one in others)
-    return [f"other answers: {named}"] if others else []
 
 
 def run_many(
@@ -169,7 +161,8 @@ def run_many(
             task = PhotoTask(job, gallery.folder, store.mark, bar.tell)
             for outcome in explain_each(task, photos, store, watcher=bar):
                 if not outcome.known:
-                    say_resumed(summary, len(photos), "photos")
+                    if outcome.found is not None:
+                        say_resumed(summary, len(photos), "photos")
                     index.add()
                 summary.add(outcome)
                 if as_json:
@@ -185,6 +178,8 @@ def run_many(
     say(notes)
     say_failures(summary, str)
     if not as_json:
+        if job.notice:
+            print_line(job.notice)
         before = f" ({summary.known} done before)" if summary.known else ""
         print_line(f"explained {summary.explained} of {summary.total} photos{before}; wrote {gallery.index}")
     end_with(summary)

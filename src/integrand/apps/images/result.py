@@ -30,7 +30,7 @@ from ...functions.model_state import undisturbed
 from ...functions.probabilities import adds_up_to_one, squashed
 from ...functions.target import main_tensor
 from ...methods.gradients import GradientTimesInput
-from ...words import short_repr, shown
+from ...words import percent, short_repr, shown
 from .model import Network
 from .photo_files import Photo, as_photo, read
 
@@ -44,6 +44,9 @@ PATHS = ("straight", "blur", "guided")
 
 DRAWS = 10
 """The number of noise samples that are averaged in random baselines."""
+
+FURTHER, LEAST = 5, 0.01
+"""The most further answers of a network that are named, and the probability from which on one is."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BaselineName = str
@@ -168,10 +171,15 @@ class Explanation:
         rank = self.answers.index(self.answer) + 1
         return photo_sentence(self.title, self.focus, certificate, probability=self.answer.probability, rank=rank)
 
+    @property
+    def beside(self) -> list[str]:
+        """What else the network said, in lines for a terminal: its next answers, as far as it takes them for possible."""
+        others = [one for one in self.answers if one is not self.answer and one.probability >= LEAST][:FURTHER]
+        named = ", ".join(f"{one.label} ({percent(one.probability)})" for one in others)
+        return [f"other answers: {named}"] if others and not self.headline else []
+
     def __str__(self) -> str:
-        sure = "" if math.isnan(self.answer.probability) else f" ({self.answer.probability:.3f})"
-        explained = f"\nexplained: {self.answer.label}{sure}" if self.headline else sure
-        return f"{shown(self.photo.name)}: {self.title}{explained}\n{self.result}"
+        return "\n".join([f"{shown(self.photo.name)}: {self.sentence}", *self.beside, str(self.result.certificate)])
 
     def _repr_html_(self) -> str:
         from ...render.notebook import photo_view

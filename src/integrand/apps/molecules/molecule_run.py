@@ -246,7 +246,7 @@ def run(
     with noted() as notes, LineStore.opened(None if out is None else store_of(out), job.settings, again=again) as store:
         with stoppable(job.writer.command):
             for outcome in explain_each(task, seen.first(), store, watcher=screen.batch(total, "molecules")):
-                if not outcome.known:
+                if not outcome.known and outcome.found is not None:
                     say_resumed(summary, total, "molecules")
                 summary.add(outcome)
                 if outcome.found is not None:

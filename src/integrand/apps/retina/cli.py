@@ -84,5 +84,6 @@ def retina(
             "Graded eyes",
             debug,
             asked.views,
+            grading.NOTICE,
         )
         asked.run(job, screen)

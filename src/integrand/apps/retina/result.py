@@ -238,7 +238,7 @@ class ExaminedEye(Explanation):
         rim of the optic disc, where hardly anything is left of them in sum.
         """
         from ...render import image
-        from ...render.image.whereabouts import places
+        from ...render.image.whereabouts import EVERYWHERE, places
 
         found = image.regions(self.result, self.shown, count=REGIONS)
         labels = torch.as_tensor(found.labels).expand(self.x.shape[1:])
@@ -250,7 +250,13 @@ class ExaminedEye(Explanation):
             return f"nothing in the picture is {what}"
         if not errors[totals > 0].sum() <= VAGUE * totals.sum():
             return f"where in the picture {what} lies is too uncertain to say"
-        return f"{what} lies most of all {places((totals / found.areas)[found.labels])}"
+        where = places((totals / found.areas)[found.labels])
+        return f"{what} lies {'all over the picture' if where == EVERYWHERE else f'most of all {where}'}"
+
+    @property
+    def beside(self) -> list[str]:
+        """The grades in their order with their probabilities, and how the stated one comes about; nothing if it is no eye."""
+        return [self.grade.scale, self.rule] if self.grade.fundus else []
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the pixels, as a dictionary for JSON."""
