@@ -261,7 +261,7 @@ def test_sentences() -> None:
     one = replace(one, certificate=replace(one.certificate, score=0.85))
     assert one.sentence == "Active (85%): because of the benzothiazole (above all its sulphur); numbers good to 1%."
     low = replace(one, certificate=replace(one.certificate, score=0.12))
-    assert low.sentence == "Not active (12%): despite the benzothiazole (above all its sulphur); numbers good to 1%."
+    assert low.sentence == "Not active (active: 12%): despite the benzothiazole (above all its sulphur); numbers good to 1%."
     label = "Aqueous Solubility (Solubility_AqSolDB, log(mol/L))"
     grams = replace(made("CCO", [-1.0, 0.0, 3.0]), label=label, units="log(mol/L)")
     said = (

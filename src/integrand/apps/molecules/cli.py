@@ -32,7 +32,7 @@ from ..command_line import (
 ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
 PICTURES = (".svg", ".png")
 
-Smiles = Annotated[list[str] | None, typer.Argument(metavar="SMILES...", help="Molecules, in quotes.", show_default=False)]
+Smiles = Annotated[list[str] | None, typer.Argument(metavar="SMILES", help="Molecules, in quotes.", show_default=False)]
 File = Annotated[
     Path | None,
     typer.Option(help="Molecules: .smi, .csv, .tsv or .sdf, or these with .gz.", show_default=False, rich_help_panel=WHAT),

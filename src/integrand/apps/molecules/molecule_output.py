@@ -28,7 +28,7 @@ MOST = 200
 MOST_FAILED, MOST_REASONS = 20, 3
 """The most failed molecules that a page names, and the most for which it gives the reasons: more would bury the rest."""
 
-NUMBER = re.compile(r"[+-]?\d")
+NUMBER = re.compile(r"[+-]?\d[\d.e+-]*%?$")
 
 TOP = 8
 """The most atoms, and the most bonds, that the terminal shows of a molecule."""
@@ -133,8 +133,9 @@ class MoleculeWriter:
         """
         named = f"{record.name}: " if record.name else ""
         account = one.account(smarts=self.smarts)
-        told = [(section, part) for section, part in account.told() if section in ("kind", "element", "pattern")]
-        shares = [(f"by {section}", part.name, _signed(part.value), part.percent) for section, part in told]
+        told = [(section, part) for section, part in account.told() if section in ("group", "kind", "element", "pattern")]
+        told.sort(key=lambda row: row[0] != "group")  # what the sentence names comes first
+        shares = [(f"by {section}", part.name, _signed(part.value), _off(part.error), part.percent) for section, part in told]
         tables = [_columns(_once(shares)), _atoms(one), *([_bonds(one)] if len(one.pair_values) else [])]
         notes = [account.notes[0]] if account.share_error is None else []
         notes += [f"Not in this molecule: {', '.join(account.absent)}."] if account.absent else []
@@ -192,11 +193,11 @@ def line(record: Record, one: MoleculeAttribution) -> str:
 
 def _atoms(one: MoleculeAttribution) -> str:
     most = np.argsort(-np.abs(one.per_atom), kind="stable")[:TOP].tolist()
-    rows = [
-        (one.name(i), _signed(one.atoms[i]), _signed(one.per_atom[i] - one.atoms[i]), _signed(one.per_atom[i])) for i in most
-    ]
+    parts = [(one.name(i), one.atoms[i], one.per_atom[i] - one.atoms[i], one.per_atom[i]) for i in most]
+    off = [_off(one.atom_errors[i]) for i in most]
+    rows = [(name, *map(_signed, values), error) for (name, *values), error in zip(parts, off, strict=True)]
     left = len(one.atoms) - len(most)
-    return _columns([("atom", "itself", "half its pairs", "together"), *rows]) + _more(left, "atom")
+    return _columns([("atom", "itself", "half its pairs", "together", ""), *rows]) + _more(left, "atom")
 
 
 def _bonds(one: MoleculeAttribution) -> str:
@@ -220,7 +221,7 @@ def _more(count: int, what: str) -> str:
     return f"\n  and {count} more {what}{'s' if count > 1 else ''}" if count else ""
 
 
-def _once(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, ...]]:
+def _once(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Blank the first column of a row if it repeats that of the row above."""
     return [("" if i and rows[i - 1][0] == row[0] else row[0], *row[1:]) for i, row in enumerate(rows)]
 
@@ -234,6 +235,11 @@ def _columns(rows: Iterable[tuple[str, ...]]) -> str:
         for row in table
     )
     return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def _off(error: float | None) -> str:
+    """How far a sum may be off, to two digits; '' where that is not known."""
+    return f"± {error:.2g}" if error else ""
 
 
 def _signed(value: float) -> str:

@@ -78,7 +78,7 @@ def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> st
     """A score in words for the beginning of a sentence.
 
     >>> spoken_answer("active", 0.854, "probability"), spoken_answer("active", 0.12, "probability")
-    ('Active (85%)', 'Not active (12%)')
+    ('Active (85%)', 'Not active (active: 12%)')
     >>> spoken_answer("Blood-Brain Barrier", 0.07, "probability"), spoken_answer("Solubility", -2.134, "", "log-mol/L")
     ('Blood-Brain Barrier unlikely (7%)', 'Solubility −2.13 log-mol/L')
 
@@ -91,7 +91,7 @@ def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> st
     if scale == "probability" and 0 <= score <= 1:
         yes, said = score >= 0.5, percent(score)
         if subject.isalpha() and subject.islower():
-            return f"{subject.capitalize() if yes else f'Not {subject}'} ({said})"
+            return f"{subject.capitalize()} ({said})" if yes else f"Not {subject} ({subject}: {said})"
         return f"{subject} {'likely' if yes else 'unlikely'} ({said})"
     value = f"{score:.3g}".replace("-", "−") + (f" {units}" if units else "")
     return f"{subject[:1].upper()}{subject[1:]}{f' ({scale})' if scale else ''} {value}"
@@ -298,7 +298,7 @@ class MoleculeAttribution:
 
     @property
     def answer(self) -> str:
-        """What the network says, in a few words: ``Active (85%)``, ``Not active (12%)``, ``Solubility −2.1 log-mol/L``."""
+        """What the network says, in a few words: ``Active (85%)``, ``Not active (active: 12%)``, ``Solubility −2.1``."""
         return spoken_answer(self.subject, self.score, self.scale, self.units)
 
     @property

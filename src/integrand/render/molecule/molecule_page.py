@@ -675,5 +675,7 @@ def _class_table(shown: Sequence[Shown]) -> str:
     links = ", ".join(
         f'<a href="#{one.anchor}">{escape(one.name)}</a> {percent(one.molecule.score or 0.0)}' for one in doubtful
     )
+    labels = {one.molecule.label for one in shown}
+    of = f", by the probability of “{escape(labels.pop())}”" if len(labels) == 1 and "" not in labels else ""
     table = f'<table class="bars classes"><tbody>\n{body}</tbody></table>'
-    return f'<div class="side"><h3>Classes</h3>\n{table}\n<p class="rest">Least certain: {links}.</p></div>\n'
+    return f'<div class="side"><h3>Classes</h3>\n{table}\n<p class="rest">Least certain{of}: {links}.</p></div>\n'
