@@ -311,6 +311,7 @@ def test_what_the_network_never_saw_is_said(wtq: questions.Classifier, text: str
     (note,) = found.notes
     assert re.search(STRANGE[text], note)
     assert note in str(found)
+    assert (note.partition(":")[0] in found.sentence) == (":" in note)
     assert found.tokens.numbers()["notes"] == [note]
     assert escape(note) in page(found.tokens)
 

@@ -26,10 +26,12 @@ def sentence(tokens: Tokens) -> str:
     "It asks for a number (99%) because of 'how many'."
     """
     said, why = _answer(tokens), because(tokens)
-    end = f"; {trust(tokens.certificate)}" if tokens.certificate is not None else ""
+    end = f"; {trust(tokens.certificate)}." if tokens.certificate is not None else "."
+    if tokens.notes and ":" in tokens.notes[0]:  # an answer that may mean nothing is not told without a word of that
+        end += f" ({tokens.notes[0].partition(':')[0]}.)"
     if tokens.meaning:
-        return f"It {said} {why}{end}." if why.startswith("because") else f"It {said}; {why}{end}."
-    return f"{said}, mostly {why}{end}." if why.startswith("because") else f"{said}: {why}{end}."
+        return f"It {said} {why}{end}" if why.startswith("because") else f"It {said}; {why}{end}"
+    return f"{said}, mostly {why}{end}" if why.startswith("because") else f"{said}: {why}{end}"
 
 
 def verdict(tokens: Tokens) -> str:
