@@ -72,6 +72,13 @@ def test_a_command_is_what_the_table_says(entry: CommandEntry) -> None:
     helped = CliRunner().invoke(app, [entry.name, "--help"])
     assert helped.exit_code == 0, helped.output
     assert f"integrand {entry.name} " in helped.output
+    assert "<bool>" not in helped.output  # options without a value show none
+
+
+def test_a_tolerance_is_a_share_and_no_percentage() -> None:
+    done = CliRunner().invoke(app, ["image", "cat.jpg", "--tol", "5"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
+    assert done.exit_code == 2
+    assert "got 5, which is 500%; expected a share: 0.05 for 5%" in done.output
 
 
 def test_a_command_that_is_not_there() -> None:

@@ -47,7 +47,18 @@ WHAT, ACCURACY, OUTPUT, NETWORK, EXPERTS = (
 )
 """The panels in which every command shows its options."""
 
-Tol = Annotated[float, typer.Option(help="The relative error to integrate to: 0.05 is 5%.", rich_help_panel=ACCURACY)]
+
+def _share(tol: float) -> float:
+    """The tolerance, if it is a share: 5 is 500%, and whoever writes that wants 0.05."""
+    if tol > 1:
+        raise typer.BadParameter(f"got {tol:g}, which is {100 * tol:g}%; expected a share: {tol / 100:g} for {tol:g}%.")
+    return tol
+
+
+Tol = Annotated[
+    float,
+    typer.Option(help="The relative error to integrate to: 0.05 is 5%.", rich_help_panel=ACCURACY, callback=_share),
+]
 Most = Annotated[
     int, typer.Option(min=17, help="Gradients that one explanation may take.", rich_help_panel=ACCURACY, metavar="N")
 ]
@@ -199,6 +210,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bgot (target|score|baseline|tol|path|device|max_evaluations|beam)=", r"got --\1 "),
     # counting from one, as people do
     (r"\btext (\d+): ", lambda found: f"text {int(found[1]) + 1}: "),
+    (r"\btext (\d+) is empty", lambda found: f"text {int(found[1]) + 1} is empty"),
     (r" for example\(s\) \[0\]", ""),
     (r" for 1 of 1 example\(s\)", ""),
     (r"of example 0 and", "and"),
@@ -522,14 +534,14 @@ def stoppable(command: str) -> Iterator[None]:
 
 
 def say_resumed(summary: BatchSummary[Item], total: int, what: str) -> None:
-    """Before the first input that is explained now, print to standard error how many an earlier run has done.
+    """Before the first input that this run explains, print to standard error how many an earlier run has done.
 
     Args:
-        summary: the run so far, without that input.
+        summary: the run so far, without that input; inputs that failed do not count.
         total: how many inputs there are.
         what: what they are called.
     """
-    if summary.known and summary.known == summary.total:
+    if summary.known and summary.known == summary.explained:
         print_line(f"going on: {summary.known} of {total} {what} were done before", err=True)
 
 

@@ -15,6 +15,22 @@ from ..errors import IntegrandError
 from ..version import version_of
 
 
+def _without_types(params: list[Any]) -> list[Any]:
+    """The same options, of which those that take no value show none in the help: typer writes ``--version <bool>``."""
+    for one in params:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return params
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help shows values for options that take one, and for no others."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, ``--help`` among them."""
+        return _without_types(super().get_params(ctx))
+
+
 @dataclass(frozen=True)
 class CommandEntry:
     """One line of the table of commands.
@@ -33,7 +49,7 @@ class CommandEntry:
         """Import the command's module and build the command."""
         module, _, name = self.function.partition(":")
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(self.name)(getattr(import_module(f"..{module}", __package__), name))
+        one.command(self.name, cls=PlainCommand)(getattr(import_module(f"..{module}", __package__), name))
         command = get_command(one)
         command.callback = _worded(command.callback, frozenset(name for one in command.params for name in one.opts))
         # Paragraphs that fit any width: typer keeps the line breaks of a docstring.
@@ -114,6 +130,10 @@ class LazyGroup(TyperGroup):
         super().__init__(**options)
         for entry in COMMANDS:
             self.add_command(LazyCommand(entry))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of the group itself, ``--help`` among them."""
+        return _without_types(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands in the order of the table."""

@@ -83,7 +83,7 @@ class FitName(enum.StrEnum):
     pad = "pad"
 
 
-Photos = Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.", show_default=False)]
+Photos = Annotated[list[Path], typer.Argument(metavar="PHOTO", help="Photos, or folders of them.", show_default=False)]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -142,7 +142,10 @@ def image(
     trust: Trust = False,
     weights: Annotated[
         Path | None,
-        typer.Option(help="Weights for googlenet: BVLC .npz, or torchvision's state dict.", rich_help_panel=NETWORK),
+        typer.Option(
+            help="For googlenet: BVLC's .caffemodel, its arrays as .npz, or torchvision's state dict.",
+            rich_help_panel=NETWORK,
+        ),
     ] = None,
     classes: Annotated[
         Path | None, typer.Option(help="Names of the classes, one per line. Default: ImageNet's.", rich_help_panel=NETWORK)

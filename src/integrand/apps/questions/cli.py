@@ -71,7 +71,7 @@ DEFAULT = (ModelName.wtq,)
 def questions(
     question: Annotated[
         list[str],
-        typer.Argument(metavar="QUESTION...", help="Questions; or a file with one per line, - for standard input."),
+        typer.Argument(metavar="QUESTION", help="Questions; or a file with one per line, - for standard input."),
     ],
     target: Annotated[
         str | None, typer.Option(help="The class to explain. Default: what the network says.", rich_help_panel=WHAT)

@@ -119,7 +119,7 @@ IGNORED = {
 
 def text(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; a question; a prompt; or two sentences.")],
+    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="Texts; a question; a prompt; or two sentences.")],
     model: Annotated[
         list[str],
         typer.Option(help="The name of a model, or the path of its folder: ./folder.", rich_help_panel=NETWORK, metavar="NAME"),
