@@ -94,7 +94,7 @@ def main() -> None:
                     page.screenshot(path=options.out / f"{name.replace(' ', '-')}-{window}-{theme}.png")
                     tall = page.evaluate("document.documentElement.scrollHeight")
                     wide = page.evaluate("document.documentElement.scrollWidth")
-                    parts = {"sentence": ".says", "badge": ".badge", "picture": ".glance > *, .glance canvas, .glance svg, .pair figure, figure"}
+                    parts = {"sentence": ".says", "badge": ".badge", "picture": ".glance > *, .glance .stage, .models.maps"}
                     seen = [part for part, selector in parts.items() if first_screen(page, selector)]
                     bad = serious(page)
                     failed |= bool(bad) or len(seen) < len(parts) or wide > width

@@ -24,6 +24,7 @@ main{max-width:80rem;padding-top:1.25rem}
 h1{font-size:clamp(1.4rem,3.2vw,2rem)}
 h1 small{font-weight:400;font-size:.7em;color:var(--soft);letter-spacing:0}
 .says{font-size:clamp(1rem,1.6vw,1.15rem);margin:0 0 .5rem;max-width:62rem;overflow-wrap:anywhere}
+.badge a{color:inherit;text-decoration:underline}
 .heed{margin:0 0 .5rem;padding:.4rem .75rem;border-radius:8px;background:var(--mixed-bg);color:var(--ink);font-size:.9375rem}
 .glance{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(19rem,100%),1fr));gap:.75rem 1.5rem;align-items:start;
 margin:0 0 .75rem}

@@ -33,6 +33,7 @@ FIRST = 3
 """How many answers show at once; the others unfold."""
 
 STYLE = """
+:is(h1,.says)::first-letter{text-transform:uppercase}
 .frames{--tall:min(58vh,36rem);--wide:calc(var(--tall)*var(--ratio,1));display:grid;gap:.75rem 1.25rem;align-items:start;
 grid-template:"photo answer said" auto "photo answer rule" auto "photo answer how" 1fr/
 minmax(0,var(--wide)) minmax(0,var(--wide)) minmax(12rem,1fr)}

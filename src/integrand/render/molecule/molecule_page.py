@@ -44,7 +44,7 @@ DRIVERS, LEAST_CERTAIN = 4, 5
 SHADES = 8
 """The number of shades of each sign in the matrix."""
 
-RUNNING = "\n".join(rule for rule in TEXT.splitlines() if rule.startswith((".run", ".key")))
+RUNNING = "\n".join(rule for rule in TEXT.split("@media(max-width")[0].splitlines() if rule.startswith((".run", ".key")))
 """The parts of the text pages' CSS that molecules use: running sums and the colour scale."""
 
 TINY = 0.01
@@ -536,7 +536,13 @@ def _several(shown: Sequence[Shown], sheet: SvgSheet, lead: str) -> str:
     whole = Certificate(tuple(told)) if told else None
     drivers = _drivers(shown)
     panes = [pane for pane in (_class_table(shown), _driver_table(shown, drivers)) if pane]
-    heed = list(dict.fromkeys(note for one in shown for note in one.molecule.notes))
+    noted: dict[str, list[str]] = {}
+    for one in shown:
+        for note in one.molecule.notes:
+            noted.setdefault(note, []).append(one.name)
+    heed = [
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}: {note}" for note, names in noted.items()
+    ]
     heed = heed if len(heed) <= 3 else [*heed[:3], f"and {len(heed) - 3} more notes, each with its molecule."]
     summary = glance(_all_says(shown, drivers, whole), *panes, badges=badge(whole) if whole else "", heed=heed)
     summary += f'<p class="rest">{escape(lead)}</p>\n' if lead else ""
