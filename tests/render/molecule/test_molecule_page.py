@@ -191,6 +191,13 @@ def test_tiny_bars_have_one_unit(one):
     assert "×10" not in page(one)
 
 
+def test_a_long_smiles_is_no_name():
+    long = "C" * 300
+    chain = replace(made("CCO"), smiles=long, title=long[:200])
+    assert chain.name == "C₂H₆O"
+    assert replace(chain, title="a peptide").name == "a peptide"
+
+
 def test_names(one):
     for smiles, said in (("CC(=O)Oc1ccccc1C(=O)O", "C₉H₈O₄"), ("[NH4+]", "H₄N⁺"), ("[O-]S(=O)(=O)[O-]", "O₄S²⁻")):
         found = replace(made(smiles, title=smiles), smiles=smiles)

@@ -221,7 +221,7 @@ def _more(count: int, what: str) -> str:
     return f"\n  and {count} more {what}{'s' if count > 1 else ''}" if count else ""
 
 
-def _once(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _once(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Blank the first column of a row if it repeats that of the row above."""
     return [("" if i and rows[i - 1][0] == row[0] else row[0], *row[1:]) for i, row in enumerate(rows)]
 

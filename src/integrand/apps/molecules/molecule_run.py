@@ -20,6 +20,7 @@ from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtr
 from ...files import fitting
 from ...schema import stored
 from ...version import version_of
+from ...words import shortened
 from ..command_line import (
     Screen,
     echo,
@@ -262,7 +263,7 @@ def run(
     off = f"not as exact as asked for: {len(missed)} of {total} molecules ({', '.join(_first(missed))})"
     off += "; allow more work with --max-evaluations, or ask for less with --tol"
     say([*_first(notes), *([off] if missed else [])])
-    say_failures(summary, lambda record: record.name or record.where or record.text)
+    say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80))
     if problem:
         print_line(problem if out is None else f"not written: {out}: {problem}", err=True)
         raise typer.Exit(1)

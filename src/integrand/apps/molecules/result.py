@@ -79,6 +79,8 @@ def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> st
 
     >>> spoken_answer("active", 0.854, "probability"), spoken_answer("active", 0.12, "probability")
     ('Active (85%)', 'Not active (active: 12%)')
+    >>> spoken_answer("active", 2e-28, "probability")
+    'Not active (active: under 0.01%)'
     >>> spoken_answer("Blood-Brain Barrier", 0.07, "probability"), spoken_answer("Solubility", -2.134, "", "log-mol/L")
     ('Blood-Brain Barrier unlikely (7%)', 'Solubility −2.13 log-mol/L')
 
@@ -89,7 +91,7 @@ def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> st
         units: those of a quantity.
     """
     if scale == "probability" and 0 <= score <= 1:
-        yes, said = score >= 0.5, percent(score)
+        yes, said = score >= 0.5, "under 0.01%" if score < 1e-4 else percent(score)
         if subject.isalpha() and subject.islower():
             return f"{subject.capitalize()} ({said})" if yes else f"Not {subject} ({subject}: {said})"
         return f"{subject} {'likely' if yes else 'unlikely'} ({said})"

@@ -30,6 +30,9 @@ WIDE_RING = 8
 SPELLING = {"Sulfur": "sulphur", "Aluminum": "aluminium", "Cesium": "caesium"}
 """Names of elements where RDKit spells them otherwise."""
 
+LONG_TITLE = 200
+"""A title of so many characters that is the beginning of the SMILES is that, cut, and no name."""
+
 SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 RAISED = str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -121,7 +124,15 @@ class Molecule:
     @cached_property
     def name(self) -> str:
         """The molecule's name for people; its formula where it has none other than its SMILES."""
-        return self.title if self.title and self.title != self.smiles else self.formula
+        return self.title if self.is_name(self.title) else self.formula
+
+    def is_name(self, title: str) -> bool:
+        """Whether a title is more than the SMILES, or the beginning of a long one.
+
+        Args:
+            title: what the molecule is called.
+        """
+        return bool(title) and title != self.smiles and not (len(title) >= LONG_TITLE and self.smiles.startswith(title))
 
     @cached_property
     def formula(self) -> str:

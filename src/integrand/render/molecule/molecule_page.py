@@ -145,7 +145,7 @@ class Shown:
     @property
     def name(self) -> str:
         """What it is called where there are others."""
-        named = self.molecule.title and self.molecule.title != self.molecule.smiles
+        named = self.molecule.is_name(self.molecule.title)
         return self.molecule.title if named else f"Molecule {self.k + 1}"
 
     @property
@@ -199,7 +199,7 @@ def build(
     ]
     if len(rows) == 1:
         one = shown[0]
-        heading = title if title and title != one.molecule.smiles else one.molecule.name
+        heading = title if title and one.molecule.is_name(title) else one.molecule.name
         about = f'<p class="rest">{escape(lead)}</p>\n' if lead else ""
         body = f'<section id="m0" data-molecule>\n{_section(one, sheet)[0]}</section>\n{about}'
     else:
@@ -651,7 +651,8 @@ def _driver_table(shown: Sequence[Shown], drivers: Sequence[Driver]) -> str:
     unit = PageUnit.of(max(abs(row.mean) for row in rows))
     reach, of = max(abs(row.mean) for row in rows) or 1.0, f" {unit}".rstrip()
     body = "".join(
-        f'<tr><th scope="row" data-value="{escape(row.name)}">{escape(row.name)} <span class="times">in {row.count:d}</span></th>'
+        f'<tr><th scope="row" data-value="{escape(row.name)}">{escape(row.name)} '
+        f'<span class="times">in {row.count:d}</span></th>'
         f'<td class="track" data-csv="no"><i class="{_sign(row.mean)}" style="width:{50 * abs(row.mean) / reach:.3g}%"></i>'
         f'</td><td data-value="{row.mean:.17g}">{unit.bounded(row.mean, row.error)}</td>'
         f'<td hidden data-value="{row.error:.17g}"></td><td hidden>{row.count:d}</td></tr>\n'
