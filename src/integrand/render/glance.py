@@ -49,7 +49,7 @@ outline-offset:2px}
 border-radius:8px;padding:.3rem .7rem;min-height:2rem;max-width:100%}
 .tools button{cursor:pointer}
 .tools :is(button,input,select):hover{border-color:var(--soft)}
-.tools label{display:grid;gap:.15rem;color:var(--soft)}
+.tools label{display:grid;grid-template-columns:minmax(0,auto);max-width:100%;gap:.15rem;color:var(--soft)}
 .tools output{color:var(--soft);align-self:center}
 .said{display:block;min-height:1.5em;font-size:.9375rem;margin:.25rem 0 .5rem;color:var(--soft);
 font-variant-numeric:tabular-nums}

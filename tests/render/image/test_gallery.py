@@ -193,7 +193,9 @@ def test_many_photos_can_be_searched_filtered_and_sorted(browser, entry):
         page.locator("[data-search]").fill("c.j")
         assert shown() == ["c.jpg"]
         assert not serious(page)
+    cards[2]["label"] = "this does not look like a photo of a pet, and a class of it means nothing"
     with browser.open(gallery_page("Pets", cards), size=PHONE, dark=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]  # long classes widen no select
         assert on_first_screen(page, ".says")
         assert on_first_screen(page, ".card")
         assert not serious(page)
