@@ -164,7 +164,10 @@ def _example(comparison: ModelComparison, row: ModelRow) -> str:
     pictures = "" if row.photo is None else framed(row.photo, "the photo", row.photo.note)
     pictures += "".join(framed(panel, name, panel.note) for panel, name in zip(row.maps, row.titles, strict=True))
     answers = "".join(f"<div><h3>{escape(name)}</h3>\n{words}</div>" for name, words in zip(row.titles, said, strict=True))
-    return f'<section>\n{title}<div class="models maps">{pictures}</div>\n<div class="models">{answers}</div></section>\n'
+    part = f"maps{row.index:d}"
+    buttons = export_buttons(Export("png", part, "models.png", "Save the pictures as PNG"))
+    shown = f'<div class="models maps" id="{part}">{pictures}</div>\n'
+    return f'<section>\n{title}{shown}<div class="models">{answers}</div>\n{buttons}</section>\n'
 
 
 def _said(comparison: ModelComparison, i: int, k: int) -> str:

@@ -19,7 +19,8 @@ from ..words import number, percent, shortened, shown
 from .certificate_text import grade, trust
 from .escaping import escape
 from .html import data_url
-from .image.pixels import Array, contribution, heat, mass_limit, strength
+from .image.pixels import Array, contribution, heat, mass_limit
+from .image.whereabouts import Focus, focus_of
 from .scene import FeatureNames
 
 ROWS, TOP = 10, 3
@@ -129,6 +130,11 @@ class _Rows:
     names: FeatureNames
     rows: list[Array]
     pictures: list[Array]
+    examples: tuple[ExampleCertificate, ...]
+
+    def focus(self, i: int) -> Focus:
+        """Where in the picture of example i the evidence lies, as the pages of photos say it."""
+        return focus_of(self.pictures[i], self.examples[i])
 
     def strongest(self, i: int, top: int = TOP) -> list[tuple[str, float]]:
         row = self.rows[i]
@@ -138,7 +144,7 @@ class _Rows:
     def said(self, i: int, top: int = TOP) -> str:
         """What mattered most in example i, in a few words."""
         if self.pictures:
-            return where(self.pictures[i])
+            return self.focus(i).told()
         if not np.any(np.nan_to_num(self.rows[i])):
             return "nothing"
         found = ", ".join(f"{name} {value:+.2g}" for name, value in self.strongest(i, top) if value)
@@ -154,21 +160,7 @@ def _first_rows(result: Attribution, most: int = ROWS) -> _Rows:
     names = FeatureNames(tuple(map(str, keys)), tuple(array.shape[1:] for array in arrays), None)
     picture = len(arrays) == 1 and arrays[0].ndim == 4 and min(arrays[0].shape[2:]) >= 8
     rows = [names.row(arrays, i) for i in range(len(arrays[0]))]
-    return _Rows(names, rows, list(arrays[0]) if picture else [])
-
-
-def where(values: Array) -> str:
-    """Where the attributions of a picture, (C, H, W), are, in words: how little of it holds half of them, and its place.
-
-    >>> where(np.pad(np.ones((1, 2, 2)), ((0, 0), (1, 9), (1, 9))))
-    'half of it in 1.4% of the picture, most in the upper left'
-    """
-    size = np.nan_to_num(strength(values), posinf=0.0, neginf=0.0)
-    if not size.any():
-        return "nothing"
-    mass = np.sort(size, axis=None)[::-1].cumsum()
-    share = (int(np.searchsorted(mass, 0.5 * mass[-1])) + 1) / size.size
-    return f"half of it in {percent(share)} of the picture, most in the {largest_ninth(size)}"
+    return _Rows(names, rows, list(arrays[0]) if picture else [], result.certificate.examples)
 
 
 def largest_ninth(size: Array) -> str:
@@ -212,7 +204,10 @@ def attribution_lines(result: Attribution) -> str:
 
 def _short(rows: _Rows, i: int) -> str:
     """What mattered most in example i, for a short line: features without a name by their number alone."""
-    return rows.said(i, 2).replace("feature ", "#").replace("of it in", "in").replace(" of the picture, most in the", " of it,")
+    if rows.pictures:
+        focus = rows.focus(i)
+        return f"half in {percent(focus.area)}, {focus.places}" if focus.inside.any() else "nothing"
+    return rows.said(i, 2).replace("feature ", "#")
 
 
 def attribution_view(result: Attribution, details: str) -> str:

@@ -170,7 +170,7 @@ def test_a_grade_that_is_less_likely_than_not_is_called_uncertain_with_its_range
     torn = graded(0.536, 0.53, 0.52, 0.01)  # the mean is 1.6, but nothing speaks for 2: it is either 0 or 3
     assert (torn.grade, torn.uncertain, torn.between) == (2, True, (0, 3))
     assert torn.headline == "between grades 0 and 3 of 4, uncertain"
-    assert torn.sentence == "between grades 0 and 3 of 4, uncertain (referable: 53%)."
+    assert torn.sentence == "Between grades 0 and 3 of 4, uncertain (referable: 53%)."
     assert "grades 0: 46%  1: 1%  [2: 1%]  3: 51%  4: 1%" in str(torn)
     assert torn.rule == (
         "Grade 2 is the mean of the grades weighted by their probabilities, 1.60, rounded, and uncertain: it has under 50% "
@@ -180,7 +180,7 @@ def test_a_grade_that_is_less_likely_than_not_is_called_uncertain_with_its_range
     assert (sure.grade, sure.uncertain, sure.between) == (2, False, (2, 2))
     assert sure.headline.startswith("grade 2 of 4: moderate")
     assert sure.rule == "Grade 2 is the mean of the grades weighted by their probabilities, 2.07, rounded."
-    assert graded(0.01, 0.001, 0.001, 0.001).sentence == "grade 0 of 4, no retinopathy (referable: under 1%)."
+    assert graded(0.01, 0.001, 0.001, 0.001).sentence == "Grade 0 of 4, no retinopathy (referable: under 1%)."
 
 
 def test_a_grade_that_is_not_called_uncertain_is_the_likeliest_one():
@@ -232,7 +232,7 @@ def test_a_healthy_eye_is_told_as_what_speaks_against_a_disease(healthy):
     assert healthy.answer.label == "any retinopathy"
     assert "\n" not in healthy.sentence
     assert "speaks against “any retinopathy”" in healthy.sentence
-    assert healthy.sentence.startswith("grade 0 of 4, no retinopathy (referable: 2%): ")
+    assert healthy.sentence.startswith("Grade 0 of 4, no retinopathy (referable: 2%): ")
 
 
 def test_where_the_evidence_lies_is_read_off_sums_over_regions(healthy):

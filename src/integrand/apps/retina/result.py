@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...render.notebook import text_table
+from ...render.text.word_sentences import capital
 from ...words import shown
 from ..images.result import Explanation
 
@@ -158,7 +159,7 @@ class Grade:
     @property
     def sentence(self) -> str:
         """What the grader says, in one line."""
-        return f"{self.short}."
+        return capital(f"{self.short}.")
 
     @property
     def target(self) -> int:
@@ -218,7 +219,7 @@ class ExaminedEye(Explanation):
             grade: the grade.
         """
         known = {item.name: getattr(found, item.name) for item in fields(found)}
-        told = {"headline": grade.headline, "rule": grade.rule, "notice": NOTICE}
+        told = {"headline": grade.headline, "rule": grade.rule if grade.fundus else "", "notice": NOTICE}
         return ExaminedEye(**known | told | {"ordered": True, "stated": grade.grade, "view": VIEW}, grade=grade)
 
     @cached_property
@@ -228,7 +229,7 @@ class ExaminedEye(Explanation):
 
         if not self.grade.fundus:
             return self.grade.sentence
-        return f"{self.grade.short}: {self.whereabouts}; {trust(self.result.certificate.only)}."
+        return capital(f"{self.grade.short}: {self.whereabouts}; {trust(self.result.certificate.only)}.")
 
     @cached_property
     def whereabouts(self) -> str:
