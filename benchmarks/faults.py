@@ -75,6 +75,7 @@ class QuickExplanation:
     answers: tuple[Any, ...] = ()
     notice: str = ""
     view: str = "scaled"
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.data = self.file.read_bytes()

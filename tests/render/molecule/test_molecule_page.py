@@ -411,7 +411,7 @@ def test_views_are_switched_and_saved(browser, one, shown, dark):
             ("ether", "2", "0.02"),
         ]
         tab.locator("[data-copy]").click()
-        tab.wait_for_function("document.querySelector('[data-copy]').textContent !== 'Copy'")
+        tab.locator("[data-copy]:not(:text-is('Copy'))").wait_for()
         assert tab.evaluate("getSelection().toString()") == DRUG
 
 
@@ -439,7 +439,7 @@ def test_many_are_searched_sorted_and_opened(browser, many):
         assert tab.locator("#m2svg").is_visible()
         assert not tab.locator("#m0svg").is_visible()
         tab.locator("a[href='#m1']").first.click()
-        tab.wait_for_function("document.getElementById('m1').open")
+        tab.locator("#m1[open]").wait_for()
 
 
 def test_without_scripts_everything_shows(browser, shown):
