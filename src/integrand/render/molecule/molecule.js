@@ -105,6 +105,13 @@ const opened = () => {
   const one = target && target.closest("details.one");
   if (!one) return;
   one.open = true;
+  if (one.closest(".card")?.hidden) {
+    // What a search or a filter left out shows again.
+    for (const control of document.querySelectorAll("[data-search],[data-filter]")) {
+      control.value = "";
+      control.dispatchEvent(new Event("input"));
+    }
+  }
   one.scrollIntoView();
 };
 addEventListener("hashchange", opened);
