@@ -39,6 +39,9 @@ from .method_comparison import check_shape, same_draws
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SCALES = ("probability", "logit", "log-probability", "output")
+"""The units of scores that are no quantities; they are not written behind every number."""
+
 NAMED = 24
 """Characters of a name that a sentence has room for."""
 
@@ -91,6 +94,8 @@ class ModelDifference:
         error: by how much the difference may be off, in the unit of the score and summed over the features, (examples,): the
             errors of the two models' attributions added up.
         agreement: how alike the two are.
+        errors: by how much the difference in each feature may be off, (examples, features): the errors of the two models
+            there added up. None where they are not known one by one.
     """
 
     first: str
@@ -99,6 +104,7 @@ class ModelDifference:
     size: Floats
     error: Floats
     agreement: ModelAgreement
+    errors: Floats | None = None
 
     @property
     def relative_error(self) -> Floats:
@@ -133,13 +139,17 @@ class ModelComparison:
     Attributes:
         results: the attributions of each model, with their certificate.
         answers: what each model says, one answer per example.
-        unit: what all attributions are in units of: ``probability``, ``logit``, ``log-probability`` or ``output``.
+        unit: what all attributions are in units of: ``probability``, ``logit``, ``log-probability``, ``output``, or the units
+            of a quantity, such as ``log-mol/L``.
         aligned: the attributions of each model on the features that they share, where that is not ``results`` itself: two
             networks may see other parts of a photo, at other sizes.
         features: names of the features, if they are known.
         image: the photo, (H, W, 3), if there is one.
         meta: how the comparison was made, all strings.
         segments: the region of each pixel of the photo, (H, W), where the features are regions; -1 where none was compared.
+        molecule: RDKit's molecule, where the first features are its atoms.
+        errors: by how much each of the compared attributions of each model may be off, (examples, features), if that is known.
+        notes: what a reader must not miss, such as an element that a network never saw.
     """
 
     results: Mapping[str, Attribution]
@@ -150,6 +160,9 @@ class ModelComparison:
     image: Any = None
     meta: Mapping[str, str] = field(default_factory=dict)
     segments: Any = None
+    molecule: Any = None
+    errors: Mapping[str, Floats] | None = None
+    notes: Sequence[str] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -215,7 +228,9 @@ class ModelComparison:
             np.array([0.0 if ex.error == 0 else ex.error * ex.magnitude for ex in self.results[name].certificate])
             for name in (first, second)
         )
-        return ModelDifference(first, second, tree.build(apart), size, np.asarray(error, float), _agreement(one, two))
+        errors = None if self.errors is None else self.errors[first] + self.errors[second]
+        alike = _agreement(one, two)
+        return ModelDifference(first, second, tree.build(apart), size, np.asarray(error, float), alike, errors)
 
     @property
     def sentence(self) -> str:
@@ -236,8 +251,9 @@ class ModelComparison:
         if len({one.label for one in answers.values()}) == 1:
             said = f"{'Both' if len(answers) == 2 else 'All'} say {brief(first.label, 48)} ({each})"
         else:
+            room = 48 if len(answers) == 2 else NAMED
             said = ", ".join(
-                f"{brief(name)} says {brief(one.label)} ({self._amount(one.value)})" for name, one in answers.items()
+                f"{brief(name)} says {brief(one.label, room)} ({self._amount(one.value)})" for name, one in answers.items()
             )
         if any(one.explained != one.label for one in answers.values()):
             scores = ", ".join(f"{brief(name)} {self._amount(one.score)}" for name, one in answers.items())
@@ -274,7 +290,9 @@ class ModelComparison:
         return worst.trust
 
     def _amount(self, value: float) -> str:
-        return percent(value) if self.unit == "probability" else number(value, 3)
+        if self.unit == "probability":
+            return percent(value)
+        return number(value, 3) + ("" if self.unit in SCALES else f" {self.unit}")
 
     def _named(self, values: Tensors, example: int = 0) -> tuple[FeatureNames, Floats]:
         """The names of the compared features, and one example's numbers in their order."""
@@ -283,20 +301,26 @@ class ModelComparison:
         return names, np.asarray(names.row(arrays, example), float)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per example and feature: each model's attribution, and the first minus each of the others."""
+        """One row per example and feature: each model's attribution, the first minus each of the others, and known errors."""
         rows = []
         columns: dict[str, Tensors] = dict(self.values)
         columns |= {f"{one.first} − {one.second}": one.values for one in self.differences}
+        errors = {f"error of {name}": found for name, found in (self.errors or {}).items()}
+        errors |= {f"error of {one.first} − {one.second}": one.errors for one in self.differences if one.errors is not None}
         for i in range(self.examples):
             found = {name: self._named(values, i) for name, values in columns.items()}
             names = next(iter(found.values()))[0]
             for k in range(len(next(iter(found.values()))[1])):
-                row = {"example": i, "feature": names[k]} if self.examples > 1 else {"feature": names[k]}
-                rows.append(row | {name: float(numbers[k]) for name, (_, numbers) in found.items()})
+                row: dict[str, Any] = {"example": i, "feature": names[k]} if self.examples > 1 else {"feature": names[k]}
+                row |= {name: float(numbers[k]) for name, (_, numbers) in found.items()}
+                rows.append(row | {name: float(known[i, k]) for name, known in errors.items()})
         return rows
 
     def numbers(self) -> dict[str, Any]:
-        """Everything but the attributions themselves, as plain lists and dicts for JSON; NaN and infinity become None."""
+        """The comparison as plain lists and dicts for JSON; NaN and infinity become None.
+
+        The attributions themselves are in it for a molecule, atom by atom; elsewhere :meth:`table` and ``values`` have them.
+        """
         found = {
             "sentence": self.sentence,
             "unit": self.unit,
@@ -316,6 +340,8 @@ class ModelComparison:
             ],
             "meta": dict(self.meta),
         }
+        if self.molecule is not None:
+            found |= {"features": self.table(), "notes": list(self.notes)}
         out: dict[str, Any] = finite(found)
         return out
 
@@ -354,6 +380,7 @@ class ModelComparison:
                 f"  {brief(apart.first)} − {brief(apart.second)}: rank correlation {_mean(found.rank_correlation):.2f}, same "
                 f"sign {percent(_mean(found.same_sign))}, cosine {_mean(found.cosine):.2f}; {apart.trust}"
             )
+        lines += [f"  {note}" for note in self.notes]
         return shown("\n".join(lines), lines=True)
 
     def _repr_html_(self) -> str:

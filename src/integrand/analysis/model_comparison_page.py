@@ -5,7 +5,10 @@ Needs no optional package. Every text of the page is escaped; every picture is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import io
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +21,15 @@ from ..render.html import bar_table, document, framed, origin
 from ..render.image.image_regions import depth_of
 from ..render.image.pixels import Array, blend, contribution, grey, heat, mass_limit, onto, photo_pixels, remark
 from ..render.image.views import Mark, Panel
+from ..render.molecule.molecule_data import Molecule
+from ..render.molecule.molecule_drawing import DARK, LIGHT, Look, draw
+from ..render.molecule.molecule_svg import standalone
 from ..render.scene import Bars, FeatureNames, arrays_of, is_image, photos_of
 from ..words import number, percent
 from .model_comparison import ModelAnswer, ModelComparison, brief
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
 
 STYLE = """
 .models{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(15.5rem,100%),1fr));gap:1.25rem;margin:0 0 1.25rem}
@@ -34,7 +43,11 @@ STYLE = """
 .alike{width:auto}
 .alike td{font-variant-numeric:tabular-nums;white-space:nowrap}
 .wide{overflow-x:auto}
-"""
+.models.drawn{grid-template-columns:repeat(auto-fit,minmax(min(17rem,100%),1fr))}
+.drawn .ramp{background:RAMP}
+@media(prefers-color-scheme:dark){.drawn .ramp{background:DARK}}
+@media(max-width:40rem){.drawn img{max-height:11rem;object-fit:contain}}
+""".replace("RAMP", LIGHT.ramp).replace("DARK", DARK.ramp)
 
 READING = (
     (
@@ -63,6 +76,7 @@ class ModelRow:
         maps: one panel for each title; empty where bars are drawn.
         bars: one set of bars for each title, all of the same features and on one scale; empty where maps are drawn.
         ends: the least and largest value of the bars.
+        drawings: where the maps are of a molecule, each as SVG for light and for dark paper.
     """
 
     index: int
@@ -71,6 +85,7 @@ class ModelRow:
     maps: tuple[Panel, ...] = ()
     bars: tuple[Bars, ...] = ()
     ends: tuple[float, float] = (0.0, 0.0)
+    drawings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,14 @@ def compose(comparison: ModelComparison, *, share: float = 0.7, top: int = 12, m
             "is explained, blue where it speaks against it, grey where nothing was compared. In the difference, red is where "
             "the model named first counts more in favour."
         )
+    elif comparison.molecule is not None:
+        sums = {name: found[0][0] for name, found in arrays.items()}
+        rows = (_molecules(sums, comparison.molecule),)
+        legend = (
+            f"All molecules are on one scale of colours, in units of the {comparison.unit}: red where an atom, with half of "
+            "each of its pairs, speaks for what is explained, blue where it speaks against it. In the difference, red is where "
+            "the model named first counts more in favour."
+        )
     elif is_image(first, comparison.image) and comparison.features is None:
         photos = None if comparison.image is None else photos_of(comparison.image, comparison.examples)
         rows = tuple(_maps(arrays, i, None if photos is None else photos[i], share, len(comparison.names)) for i in shown)
@@ -121,10 +144,11 @@ def page(comparison: ModelComparison, scene: ModelScene, title: str | None, comm
     """The HTML page of a comparison of models."""
     heading = title or " or ".join(map(brief, comparison.names))
     sections = "".join(_example(comparison, row) for row in scene.rows)
+    notes = "".join(f'<p class="rest">{escape(note)}</p>\n' for note in comparison.notes)
     left_out = f"<p>{scene.left_out:d} more examples are not drawn.</p>\n" if scene.left_out else ""
     body = (
-        f"{first_screen(comparison.sentence)}{sections}{left_out}"
-        f'<p class="legend">{escape(scene.legend)}</p>\n{_region_table(comparison)}{_agreement(comparison)}'
+        f"{first_screen(comparison.sentence)}{notes}{sections}{left_out}"
+        f'<p class="legend">{escape(scene.legend)}</p>\n{_feature_table(comparison)}{_agreement(comparison)}'
     )
     return document(heading, body + origin(comparison.meta, command), style=GLANCE + STYLE, scripts=[glance_script()])
 
@@ -161,6 +185,10 @@ def _example(comparison: ModelComparison, row: ModelRow) -> str:
         reach = max(-row.ends[0], row.ends[1])
         parts = "".join(f"<div>{bar_table(bars, reach=reach)}{words}</div>" for bars, words in zip(row.bars, said, strict=True))
         return f'<section>\n{title}<div class="models">{parts}</div></section>\n'
+    if row.drawings:
+        drawn = zip(row.drawings, row.maps, row.titles, said, strict=True)
+        parts = "".join(f"<div>{_drawn(pair, panel, name)}{words}</div>" for pair, panel, name, words in drawn)
+        return f'<section>\n{title}<div class="models drawn">{parts}</div></section>\n'
     pictures = "" if row.photo is None else framed(row.photo, "the photo", row.photo.note)
     pictures += "".join(framed(panel, name, panel.note) for panel, name in zip(row.maps, row.titles, strict=True))
     answers = "".join(f"<div><h3>{escape(name)}</h3>\n{words}</div>" for name, words in zip(row.titles, said, strict=True))
@@ -168,6 +196,19 @@ def _example(comparison: ModelComparison, row: ModelRow) -> str:
     buttons = export_buttons(Export("png", part, "models.png", "Save the pictures as PNG"))
     shown = f'<div class="models maps" id="{part}">{pictures}</div>\n'
     return f'<section>\n{title}{shown}<div class="models">{answers}</div>\n{buttons}</section>\n'
+
+
+def _drawn(pair: tuple[str, str], panel: Panel, title: str) -> str:
+    """A drawn molecule as a figure that is light or dark as the page is, with its scale of colours."""
+    light, dark = (f"data:image/svg+xml;base64,{base64.b64encode(one.encode()).decode()}" for one in pair)
+    height, width, _ = panel.pixels.shape
+    ends = f"<span>−{panel.limit:.2g}</span><span>0</span><span>+{panel.limit:.2g}</span>" if panel.limit else ""
+    scale = f'<span class="ramp"></span><span class="ends">{ends}</span>' if ends else ""
+    return (
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img width="{width}" height="{height}" alt="{escape(title)}" src="{light}"></picture>'
+        f"<figcaption><b>{escape(title)}</b>{scale}</figcaption></figure>"
+    )
 
 
 def _said(comparison: ModelComparison, i: int, k: int) -> str:
@@ -194,26 +235,30 @@ def _answer(comparison: ModelComparison, answer: ModelAnswer) -> str:
     return f'<table class="likely"><tbody>\n{rows}</tbody></table>\n'
 
 
-def _region_table(comparison: ModelComparison) -> str:
-    """The regions of a photo in numbers, those that the first two models differ in most first; '' where there are none."""
-    if comparison.segments is None:
+def _feature_table(comparison: ModelComparison) -> str:
+    """The regions of a photo or the atoms of a molecule in numbers, those that differ most first; '' where there are none."""
+    if comparison.segments is None and comparison.molecule is None:
         return ""
+    what = "regions" if comparison.molecule is None else "atoms"
     rows = comparison.table()
     last = f"{comparison.differences[0].first} − {comparison.differences[0].second}"
     rows.sort(key=lambda row: -abs(row[last]))
     head = "".join(f"<th>{escape(title)}</th>" for title in rows[0])
-    body = "".join(
-        f"<tr><th>{escape(row['feature'])}</th>"
-        + "".join(f'<td data-value="{value!r}">{value:+.3g}</td>' for name, value in row.items() if name != "feature")
-        + "</tr>\n"
-        for row in rows
-    )
+    body = "".join(f"<tr>{''.join(_cell(name, value) for name, value in row.items())}</tr>\n" for row in rows)
     return (
-        f"<details><summary>All {len(rows)} regions in numbers, those that differ most first</summary>\n"
-        f"{export_buttons(Export('csv', 'regions', 'regions.csv'))}"
-        f'<div class="wide"><table id="regions" class="alike"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
+        f"<details><summary>All {len(rows)} {what} in numbers, those that differ most first</summary>\n"
+        f"{export_buttons(Export('csv', what, f'{what}.csv'))}"
+        f'<div class="wide"><table id="{what}" class="alike"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
         "</div></details>\n"
     )
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "feature":
+        return f"<th>{escape(value)}</th>"
+    if not np.isfinite(value):
+        return "<td>not known</td>"
+    return f'<td data-value="{value!r}">{f"{value:.1g}" if name.startswith("error of ") else f"{value:+.3g}"}</td>'
 
 
 def _agreement(comparison: ModelComparison) -> str:
@@ -280,6 +325,24 @@ def _regions(rows: dict[str, Array], labels: Array, photo: Array, models: int) -
             pixels[np.diff(labels, axis=axis, append=np.take(labels, [-1], axis)) != 0] = 255
         panels.append(Panel(name, remark(row), pixels, limit, clipped=False, marks=marks))
     return ModelRow(0, Panel("", "", photo), tuple(rows), tuple(panels))
+
+
+def _molecules(rows: dict[str, Array], mol: Mol) -> ModelRow:
+    """A molecule once for each model and difference, its atoms coloured on one scale; other features are not drawn."""
+    from PIL import Image  # there, since RDKit needs it
+
+    count = mol.GetNumAtoms()
+    drawn = {name: Molecule(mol, np.nan_to_num(row[:count]), np.zeros((count, count))) for name, row in rows.items()}
+    limit = max(one.limit for one in drawn.values())
+    plain = Look(legend=False, numbers="atoms", limit=limit or None)
+    pictures = tuple((standalone(one, plain), standalone(one, replace(plain, dark=True))) for one in drawn.values())
+    colours = (LIGHT.areas[0], LIGHT.paper, LIGHT.areas[1])
+    panels = []
+    for name, one in drawn.items():
+        with Image.open(io.BytesIO(draw(one, plain, "png").canvas.png())) as opened:
+            pixels = np.asarray(opened.convert("RGB"))
+        panels.append(Panel(name, remark(rows[name]), pixels, limit, clipped=False, colours=colours, smooth=True))
+    return ModelRow(0, None, tuple(rows), tuple(panels), drawings=pictures)
 
 
 def _bars(arrays: dict[str, list[Array]], i: int, names: FeatureNames, top: int) -> ModelRow:

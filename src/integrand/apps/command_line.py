@@ -291,19 +291,21 @@ def check_name(option: str, name: str, expected: str) -> None:
         raise OptionError(f"got {option} {name!r}, which is empty; expected {expected}.")
 
 
-def only_model(names: Sequence[str], expected: str) -> str:
+def only_model(names: Sequence[str], expected: str, *, why: str = "") -> str:
     """The one network that a command takes; an error if there are several, rather than to take the last without a word.
 
     Args:
         names: what was given with ``--model``.
         expected: what a name should be, for the error.
+        why: why several are not compared here, as a sentence.
     """
     for name in names:
         check_name("--model", name, expected)
     if len(names) > 1:
         raise OptionError(
-            f"got --model {len(names)} times ({', '.join(names)}); expected one. Two networks are compared on photos only "
-            "(integrand image), and in Python with integrand.compare_models."
+            f"got --model {len(names)} times ({', '.join(names)}); expected one. {f'{why} ' if why else ''}Two networks are "
+            "compared on a photo (integrand image) or a molecule (integrand molecule), and in Python with "
+            "integrand.compare_models."
         )
     return names[0]
 

@@ -253,7 +253,7 @@ def draw_panel(axes: Axes, panel: Panel) -> float:
     """Draw one panel with its colour bar; returns the width that the colour bar takes."""
     # Smooth for photos; colours that mean a number, and pixels large enough to be seen, stay as they are.
     smooth = panel.limit is None and max(panel.pixels.shape) >= 112
-    axes.imshow(panel.pixels, interpolation="bicubic" if smooth else "nearest")
+    axes.imshow(panel.pixels, interpolation="hanning" if panel.smooth else "bicubic" if smooth else "nearest")
     axes.set_axis_off()
     for mark in panel.marks:
         plate = {"boxstyle": "round,pad=0.12", "facecolor": "white", "alpha": 0.75, "linewidth": 0}

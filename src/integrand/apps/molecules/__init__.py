@@ -7,6 +7,7 @@
     found.save("aspirin.html")                              # or .svg, .png, .json, .csv
     print(molecules.substructures(model.explain(many)))     # over a data set: which groups drive the class
     print(molecules.find_degenerate(model, many))           # atoms that the network cannot tell apart
+    molecules.compare("CCO", {"one": model, "two": other})  # two networks on one molecule, and the atoms they differ in
 
 A network of your own: :class:`GraphModel`, around any function of our graphs; or anything with the methods of
 :class:`MoleculeModel`. The baseline is the molecule with all features zero.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .degenerate import Alike, Degenerate, find_degenerate
     from .model import GraphModel, load
     from .molecule_files import write_csv
+    from .molecule_pair import compare
     from .result import MoleculeAttribution, MoleculeModel
 else:
     __getattr__, __dir__ = loaded_on_use(
@@ -39,6 +41,7 @@ else:
             "Substructure": "accounting",
             "Substructures": "accounting",
             "account": "accounting",
+            "compare": "molecule_pair",
             "find_degenerate": "degenerate",
             "load": "model",
             "substructures": "accounting",
@@ -57,6 +60,7 @@ __all__ = [
     "Substructure",
     "Substructures",
     "account",
+    "compare",
     "find_degenerate",
     "load",
     "substructures",

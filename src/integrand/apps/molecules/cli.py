@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...errors import OptionError
+from ...words import number, percent
 from ..command_line import (
     NETWORK,
     OUTPUT,
@@ -21,16 +24,26 @@ from ..command_line import (
     ScoreName,
     Tol,
     Verbose,
+    check_name,
     check_out,
     default_device,
+    figures,
+    headline_of,
+    noted,
     one_line,
-    only_model,
+    print_line,
+    print_shown,
     typed,
     working,
 )
 
 ENDINGS = (".html", ".svg", ".png", ".csv", ".json", ".sdf")
 PICTURES = (".svg", ".png")
+COMPARED = (".html", ".png", ".svg", ".pdf", ".json", ".csv")
+"""What the file of a comparison of networks may end in."""
+
+STRONGEST = 5
+"""How many of the atoms that networks differ in most are printed."""
 
 Smiles = Annotated[list[str] | None, typer.Argument(metavar="SMILES", help="Molecules, in quotes.", show_default=False)]
 File = Annotated[
@@ -93,7 +106,8 @@ def molecule(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="weave-w2n2 (the default), weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins).",
+            help="weave-w2n2 (the default), weave-w1n2, these with -simple, or admet:ENDPOINT (admet:BBB_Martins). "
+            "Twice, to compare two networks on one molecule.",
             metavar="NAME",
             show_default=False,
             rich_help_panel=NETWORK,
@@ -106,8 +120,26 @@ def molecule(
 
     If it is stopped, what is done is kept beside the output, and the same command goes on where it was.
     """
-    name = only_model(model or ["weave-w2n2"], "the name of a network, such as weave-w2n2")
+    names = model or ["weave-w2n2"]
+    for name in names:
+        check_name("--model", name, "the name of a network, such as weave-w2n2")
     _check_apart(file, out)
+    how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
+    how["max_evaluations"] = max_evaluations
+    if len(names) > 1:
+        if file is not None or len(smiles or []) != 1:
+            given = "a file" if file is not None else f"{len(smiles or [])} molecules"
+            raise OptionError(
+                f"got {len(names)} networks for {given}; expected one "
+                'molecule to compare them on: integrand molecule "CCO" --model weave-w2n2 --model weave-w1n2.'
+            )
+        if smarts or numbers or keep or again:
+            raise OptionError("got --smarts, --numbers, --keep or --again with two networks; they are for one. Leave them out.")
+        check_out(out, COMPARED, force=force)
+        asked_for = PairRequest((smiles or [""])[0], names, out, as_json=as_json, verbose=verbose, quiet=quiet, debug=debug)
+        asked_for.run(how, device)
+        return
+    [name] = names
     check_out(out, ENDINGS, force=force)
     if numbers and (out is None or out.suffix.lower() not in PICTURES):
         raise OptionError("got --numbers without a picture; expected --out with a file that ends in .svg or .png.")
@@ -124,8 +156,6 @@ def molecule(
             from .molecule_output import MoleculeWriter
 
             network = molecules.load(name, device or default_device())
-        how: dict[str, Any] = {"target": target, "score": None if score is None else score.value, "tol": tol}
-        how["max_evaluations"] = max_evaluations
         meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}
         job = MoleculeJob(
             lambda given: network.explain(given, **how),
@@ -138,6 +168,69 @@ def molecule(
             together=TOGETHER if isinstance(network, molecules.GraphModel) else 1,
         )
         run(job, asked, total, out, again=again, keep=keep, screen=screen)
+
+
+@dataclass(frozen=True)
+class PairRequest:
+    """One molecule that several networks are compared on, and what is to come of it.
+
+    Attributes:
+        smiles: the molecule.
+        names: the networks, as ``--model`` names them.
+        out: the file to write, if any.
+        as_json: print JSON.
+        verbose: print all figures.
+        quiet: no progress bar.
+        debug: let unexpected errors through, with their traceback.
+    """
+
+    smiles: str
+    names: Sequence[str]
+    out: Path | None
+    as_json: bool
+    verbose: bool
+    quiet: bool
+    debug: bool
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            again = next(name for name in self.names if self.names.count(name) > 1)
+            raise OptionError(f"got --model {again} twice; expected networks that differ.")
+
+    def run(self, how: dict[str, Any], device: str | None) -> None:
+        """Explain the molecule with each network, write what was asked for, and print what they differ in."""
+        with working(quiet=self.quiet) as screen:
+            with screen.loading():
+                from .. import molecules
+
+                networks = {}
+                for name in self.names:
+                    with one_line(f"--model {name}", debug=self.debug):
+                        networks[name] = molecules.load(name, device or default_device())
+            with screen.doing("comparing"), noted() as notes, one_line(self.smiles, debug=self.debug):
+                found = molecules.compare(self.smiles.strip(), networks, **how)
+            if self.out is not None:
+                with screen.doing("writing"):
+                    found.save(self.out, **({"command": typed()} if self.out.suffix.lower() == ".html" else {}))
+        if self.as_json:
+            out = None if self.out is None else str(self.out)
+            typer.echo(json.dumps(found.numbers() | {"warnings": notes, "out": out}))
+            return
+        print_line(headline_of(found))
+        written = percent if found.unit == "probability" else number
+        for name, (answer, *_) in found.answers.items():
+            print_line(f"  {name}: {answer.label} {written(answer.value)}")
+        last = f"{found.differences[0].first} − {found.differences[0].second}"
+        for row in sorted(found.table(), key=lambda row: -abs(row[last]))[:STRONGEST]:
+            each = ", ".join(f"{name} {row[name]:+.3g}" for name in self.names)
+            print_line(f"  {row['feature']}: {each}; difference {row[last]:+.3g} ± {row[f'error of {last}']:.1g}")
+        for note in (*found.notes, *notes):
+            print_line(f"note: {note}")
+        if self.verbose:
+            for name, result in found.results.items():
+                print_shown(f"{name}\n{figures(result.certificate.only)}")
+        if self.out is not None:
+            print_line(f"wrote {self.out}")
 
 
 def _check_apart(file: Path | None, out: Path | None) -> None:

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".label")
 """A single word with such an ending is taken for the name of a file, not for a question."""
 
+APART = "wtq and trec sort questions into different classes, so that their answers cannot be subtracted; ask one at a time."
+"""Why two networks are not compared on a question."""
+
 
 class ModelName(enum.StrEnum):
     """The data set that a question classifier was trained on: WikiTableQuestions or TREC."""
@@ -99,7 +102,7 @@ def questions(
     check_out(out, (".html", *PICTURES, ".json"), force=force)
     if running and (out is None or out.suffix.lower() == ".json"):
         raise OptionError("got --running without a picture to draw in; expected --out with .png, .svg or .pdf. Leave it out.")
-    name = only_model(model, "wtq or trec")
+    name = only_model(model, "wtq or trec", why=APART)
     asked = _asked(question).questions
     with working() as screen:
         with screen.loading():
@@ -157,7 +160,7 @@ def rules(
 ) -> None:
     """Which words and phrases trigger which class? Usual rules, new ones, and suspicious ones."""
     check_out(out, (".html", ".json", ".txt"), force=force)
-    name = only_model(model, "wtq or trec")
+    name = only_model(model, "wtq or trec", why=APART)
     asked = _files(file)
     with working() as screen:
         with screen.loading():

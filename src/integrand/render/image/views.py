@@ -85,6 +85,7 @@ class Panel:
         colours: from the one of ``-limit`` to the one of ``limit``.
         marks: texts on the picture.
         lines: what the picture says in numbers, line by line; with marks, what they stand for.
+        smooth: whether its pixels may be blended where it is drawn smaller, as those of line drawings must be.
     """
 
     title: str
@@ -95,6 +96,7 @@ class Panel:
     colours: tuple[str, ...] = COLOURS
     marks: tuple[Mark, ...] = ()
     lines: tuple[str, ...] = ()
+    smooth: bool = False
 
     __repr__ = short_repr
 
