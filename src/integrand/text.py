@@ -1,5 +1,5 @@
 """Texts and Hugging Face models: :mod:`integrand.apps.text` under a shorter name."""
 
-from .apps.text import BaselineName, Explained, Explanations, Generated, explain, generated, similarity
+from .apps.text import BaselineName, Explained, Explanations, Generated, compare, explain, generated, similarity
 
-__all__ = ["BaselineName", "Explained", "Explanations", "Generated", "explain", "generated", "similarity"]
+__all__ = ["BaselineName", "Explained", "Explanations", "Generated", "compare", "explain", "generated", "similarity"]

@@ -319,7 +319,7 @@ class ModelComparison:
     def numbers(self) -> dict[str, Any]:
         """The comparison as plain lists and dicts for JSON; NaN and infinity become None.
 
-        The attributions themselves are in it for a molecule, atom by atom; elsewhere :meth:`table` and ``values`` have them.
+        The attributions themselves are in it where features have names (atoms, words, regions); ``values`` always has them.
         """
         found = {
             "sentence": self.sentence,
@@ -340,7 +340,7 @@ class ModelComparison:
             ],
             "meta": dict(self.meta),
         }
-        if self.molecule is not None:
+        if self.features is not None:
             found |= {"features": self.table(), "notes": list(self.notes)}
         out: dict[str, Any] = finite(found)
         return out

@@ -304,8 +304,8 @@ def only_model(names: Sequence[str], expected: str, *, why: str = "") -> str:
     if len(names) > 1:
         raise OptionError(
             f"got --model {len(names)} times ({', '.join(names)}); expected one. {f'{why} ' if why else ''}Two networks are "
-            "compared on a photo (integrand image) or a molecule (integrand molecule), and in Python with "
-            "integrand.compare_models."
+            "compared on a photo (integrand image), a molecule (integrand molecule) or a text (integrand text), and in Python "
+            "with integrand.compare_models."
         )
     return names[0]
 

@@ -16,6 +16,7 @@ from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
     from .result import Explained, Explanations, Generated
+    from .text_pair import compare
     from .text_run import BaselineName
     from .text_tasks import explain, generated, similarity
 else:
@@ -26,6 +27,7 @@ else:
             "Explained": "result",
             "Explanations": "result",
             "Generated": "result",
+            "compare": "text_pair",
             "explain": "text_tasks",
             "generated": "text_tasks",
             "similarity": "text_tasks",
@@ -37,6 +39,7 @@ __all__ = [
     "Explained",
     "Explanations",
     "Generated",
+    "compare",
     "explain",
     "generated",
     "similarity",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,12 +30,12 @@ from ..command_line import (
     Tol,
     Trust,
     Verbose,
+    check_name,
     check_out,
     coloured,
     figures,
     headline_of,
     noted,
-    only_model,
     print_line,
     print_shown,
     say,
@@ -48,6 +49,11 @@ if TYPE_CHECKING:
     Found = Explained | Explanations | Generated
 
 ENDINGS = (".html", ".png", ".svg", ".pdf", ".json")
+COMPARED = (*ENDINGS, ".csv")
+"""What the file of a comparison of models may end in."""
+
+STRONGEST = 5
+"""How many of the words that models differ in most are printed."""
 
 LARGEST_SHARD = 64 << 30
 """The most bytes of one file of weights in a model's folder, and of the tensors in it; large models have several files."""
@@ -122,7 +128,11 @@ def text(
     words: Annotated[list[str], typer.Argument(metavar="TEXT", help="Texts; a question; a prompt; or two sentences.")],
     model: Annotated[
         list[str],
-        typer.Option(help="The name of a model, or the path of its folder: ./folder.", rich_help_panel=NETWORK, metavar="NAME"),
+        typer.Option(
+            help="The name of a model, or the path of its folder: ./folder. Twice, to compare two classifiers.",
+            rich_help_panel=NETWORK,
+            metavar="NAME",
+        ),
     ],
     task: Annotated[
         Task | None, typer.Option(help="Default: by the model's own head.", show_default=False, rich_help_panel=WHAT)
@@ -171,14 +181,21 @@ def text(
     ] = Baseline.zero,
 ) -> None:
     """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
-    name = only_model(model, "the name of a model, or the path of its folder, such as ./folder")
-    check_out(out, ENDINGS, force=force)
+    for each in model:
+        check_name("--model", each, "the name of a model, or the path of its folder, such as ./folder")
+    check_out(out, ENDINGS if len(model) == 1 else COMPARED, force=force)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value
     how: dict[str, Any] = {"baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
     how |= {} if score is None else {"score": score.value}
     picked = {"context": context, "target": target, "against": against, "part": part.value, "pooling": pooling.value}
     written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}
+    if len(model) > 1:
+        _check_compared(ctx, words, model, task)
+        wanted = TextPairRequest(words[0], model, out, as_json=as_json, verbose=verbose)
+        wanted.run(how | {"target": target}, device=device, dtype=numbers, trust=trust)
+        return
+    [name] = model
     with working() as screen:
         with screen.loading():
             network, tokenizer, does = load(name, task, device=device, dtype=numbers, trust=trust)
@@ -200,6 +217,73 @@ def text(
     say(notes)
     if out is not None:
         print_line(f"wrote {out}", err=True)
+
+
+@dataclass(frozen=True)
+class TextPairRequest:
+    """One text that several classifiers are compared on, and what is to come of it.
+
+    Attributes:
+        text: the text.
+        names: the models, as ``--model`` names them.
+        out: the file to write, if any.
+        as_json: print JSON.
+        verbose: print all figures.
+    """
+
+    text: str
+    names: Sequence[str]
+    out: Path | None
+    as_json: bool
+    verbose: bool
+
+    @property
+    def short(self) -> list[str]:
+        """The models by the last part of their names or folders, where these differ."""
+        ends = [Path(name).name or name for name in self.names]
+        return ends if len(set(ends)) == len(ends) else list(self.names)
+
+    def run(self, how: dict[str, Any], **places: Any) -> None:
+        """Explain the text with each model, write what was asked for, and print what they differ in."""
+        with working() as screen:
+            with screen.loading():
+                from . import compare
+
+                pairs = [load(name, Task.classify, **places)[:2] for name in self.names]
+            bar = screen.batch(1)
+            bar.begin(f"explaining with {len(pairs)} models", len(pairs))
+            with noted() as notes:
+                found = compare(self.text, dict(zip(self.short, pairs, strict=True)), progress=bar.tell, **how)
+            if self.out is not None:
+                with screen.doing("writing"):
+                    found.save(self.out, **({"command": typed()} if self.out.suffix.lower() == ".html" else {}))
+        if self.as_json:
+            typer.echo(json.dumps(found.numbers(), allow_nan=False))
+        else:
+            print_line(headline_of(found))
+            last = f"{found.differences[0].first} − {found.differences[0].second}"
+            for row in sorted(found.table(), key=lambda row: -abs(row[last]))[:STRONGEST]:
+                each = ", ".join(f"{name} {row[name]:+.3g}" for name in found.names)
+                print_line(f"  {row['feature']}: {each}; difference {row[last]:+.3g}")
+            for name, result in found.results.items() if self.verbose else ():
+                print_shown(f"{name}\n{figures(result.certificate.only)}")
+        say([*found.notes, *notes])
+        if self.out is not None:
+            print_line(f"wrote {self.out}", err=True)
+
+
+def _check_compared(ctx: typer.Context, words: list[str], names: list[str], task: Task | None) -> None:
+    """Refuse what a comparison of models cannot do, before any is loaded."""
+    if len(set(names)) < len(names):
+        raise OptionError(f"got --model {shown(names[0])} more than once; expected models that differ.")
+    if len(words) != 1:
+        raise OptionError(f"got {len(names)} models for {len(words)} texts; expected one text to compare them on, in quotes.")
+    if task not in (None, Task.classify):
+        raise OptionError(f"got --task {task.value} with {len(names)} models; only classifiers are compared. Name one model.")
+    for option in (*IGNORED[Task.classify], "context", "against", "pieces"):
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise OptionError(f"got --{option.replace('_', '-')} with {len(names)} models; it is for one. Leave it out.")
 
 
 def _explained(task: Task, network: Any, tokenizer: Any, words: list[str], options: dict[str, Any]) -> Found:
