@@ -144,7 +144,7 @@ def page(comparison: ModelComparison, scene: ModelScene, title: str | None, comm
     """The HTML page of a comparison of models."""
     heading = title or " or ".join(map(brief, comparison.names))
     sections = "".join(_example(comparison, row) for row in scene.rows)
-    notes = "".join(f'<p class="rest">{escape(note)}</p>\n' for note in comparison.notes)
+    notes = "".join(f'<p class="verdict mixed">{escape(note)}</p>\n' for note in comparison.notes)
     left_out = f"<p>{scene.left_out:d} more examples are not drawn.</p>\n" if scene.left_out else ""
     body = (
         f"{first_screen(comparison.sentence)}{notes}{sections}{left_out}"

@@ -105,6 +105,18 @@ def test_quantities_are_compared_in_their_units_only() -> None:
     assert found.sentence.startswith("one 3 hr, two 3 hr, for the same reasons; ")
 
 
+def test_what_both_networks_never_saw_is_said_once() -> None:
+    found = molecules.compare(
+        "C[Si](C)(C)C", {"one": molecules.load("weave-w2n2", "cpu"), "<two>": molecules.load("weave-w1n2", "cpu")}
+    )
+    [note] = found.notes
+    assert note.startswith("one, <two>: The network was not trained on molecules like this one")
+    assert note in str(found)
+    page = found.page()
+    assert "<two>" not in page
+    assert "one, &lt;two&gt;: The network was not trained" in page
+
+
 def test_it_saves_itself(weaves: ModelComparison, tmp_path: Path) -> None:
     for ending in ("csv", "json", "png"):
         weaves.save(tmp_path / f"two.{ending}")

@@ -180,7 +180,7 @@ class PairRequest:
         out: the file to write, if any.
         as_json: print JSON.
         verbose: print all figures.
-        quiet: no progress bar.
+        quiet: no progress bar, and no word of what was written.
         debug: let unexpected errors through, with their traceback.
     """
 
@@ -229,7 +229,7 @@ class PairRequest:
         if self.verbose:
             for name, result in found.results.items():
                 print_shown(f"{name}\n{figures(result.certificate.only)}")
-        if self.out is not None:
+        if self.out is not None and not self.quiet:
             print_line(f"wrote {self.out}")
 
 

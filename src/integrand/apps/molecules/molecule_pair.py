@@ -82,7 +82,7 @@ def compare(
         meta=meta,
         molecule=first.mol,
         errors={name: _errors(one, others) for name, one in found.items()},
-        notes=tuple(f"{name}: {note}" for name, one in found.items() for note in one.notes),
+        notes=_notes(found),
     )
 
 
@@ -97,8 +97,8 @@ def _check_alike(found: Mapping[str, MoleculeAttribution]) -> None:
     if (one.scale, _quantity(one)) == (other.scale, _quantity(other)):
         return
     remedy = (
-        "Take two networks that give probabilities (those of Weave, most endpoints of ADMET-AI), or two quantities in the same "
-        "units."
+        "Take two networks that give probabilities: those of Weave, or endpoints of ADMET-AI that are yes or no, such as "
+        "admet:BBB_Martins; or two quantities in the same units, which no two of ADMET-AI have."
     )
     if {"probability", ""} == {one.scale, other.scale} and not (one.units or other.units):
         remedy = "If both give logits, pass score='logit', which explains both before the sigmoid. " + remedy
@@ -133,6 +133,12 @@ def _errors(one: MoleculeAttribution, others: tuple[str, ...]) -> Floats:
     """How far each of these may be off, (1, atoms and others); NaN where that is not known."""
     known = [*one.atom_errors, *(one.sum_error if part in one.others else 0.0 for part in others)]
     return np.array([[math.nan if off is None else off for off in known]])
+
+
+def _notes(found: Mapping[str, MoleculeAttribution]) -> tuple[str, ...]:
+    """What a reader must not miss, each once, with the networks that it is about."""
+    said = dict.fromkeys(note for one in found.values() for note in one.notes)
+    return tuple(f"{', '.join(name for name, one in found.items() if note in one.notes)}: {note}" for note in said)
 
 
 def _answer(one: MoleculeAttribution) -> ModelAnswer:
