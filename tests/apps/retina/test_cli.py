@@ -49,7 +49,7 @@ def test_a_healthy_eye(eye: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (eye.parent / "eye.html").read_text(encoding="utf-8")
     assert NOTICE in page
     said = run(monkeypatch, "retina", "eye.jpg", "--tol", "0.9").stdout.splitlines()
-    assert said[0].startswith("grade 0 of 4, no retinopathy")
+    assert said[0].startswith("Grade 0 of 4, no retinopathy")
     assert said[1].startswith("grades [0: 9")
     assert said[2] == found["rule"]
     assert NOTICE in said
