@@ -102,6 +102,8 @@ def test_panels_that_were_released_are_halved_several_times_too(memory: int | No
     ample = ig.integrated_gradients(deep(5).double(), x, target=0, tol=0.003)
     assert result.certificate.converged
     torch.testing.assert_close(result.values, ample.values, rtol=0.01, atol=0.01 * float(ample.values.abs().max()))  # type: ignore[union-attr]
+    errors = result.sums(torch.arange(30) // 5).errors
+    assert bool((errors.isnan() | (errors > 0)).all())  # not known where no panel could be kept, and never none
 
 
 @pytest.mark.parametrize("budget", [17, 30, 64, 200])

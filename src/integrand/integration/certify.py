@@ -249,6 +249,8 @@ class CertificateWriter:
             raw = self._weighed(slots, columns, at_once)
             both = [part / part.abs().sum((1, 2), keepdim=True).clamp_min(1e-300) for part in raw.split(count, 1)]
             note_draws(draws, [ended[i].one.example for i in block], sum(both[1:], both[0]))
+        for i in np.flatnonzero(sizes == 0).tolist():  # memory had no room for any panel: nothing is known of its sums
+            draws.scale[ended[i].one.example] = torch.nan
 
     def _drawn(self, index: Ints, candidates: Ints, count: int) -> Floats:
         """Weights of the nodes of panels for draws of errors, (panels, draws, n); or twice as many.
@@ -260,7 +262,9 @@ class CertificateWriter:
         parts = rule.columns[1:2] if rule.parts is None else rule.parts
         line, width = panels.line[index], panels.width[index]
         signs = _signs(line // self.mesh.examples, panels.start[index], width, count * (len(parts) + 1))
-        signs = signs.reshape(len(index), count, -1) * (width * self.shares[line // self.mesh.examples])[:, None, None]
+        signs = (
+            signs.reshape(len(index), count, len(parts) + 1) * (width * self.shares[line // self.mesh.examples])[:, None, None]
+        )
         rough = signs[..., :-1] @ parts
         if not candidates.any():
             return np.asarray(rough)

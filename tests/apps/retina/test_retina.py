@@ -222,6 +222,7 @@ def test_an_examined_eye_lists_the_grades_in_order_and_marks_the_stated_one(heal
 def test_everything_said_of_an_eye_says_that_it_is_no_medical_device(healthy):
     for said in (repr(healthy), str(healthy), repr(healthy.grade), str(healthy.grade), healthy.numbers()["notice"]):
         assert retina.NOTICE in said
+    assert retina.NOTICE in healthy.page()
     assert retina.NOTICE.startswith("Not a medical device: for research, not for diagnosing, treating")
     assert not re.search(r"\.md|integrand.models|/", retina.NOTICE)  # no file to look for
     assert max(map(len, (repr(healthy), repr(healthy.grade)))) < 700
