@@ -142,11 +142,13 @@ def _notes(found: Mapping[str, MoleculeAttribution]) -> tuple[str, ...]:
 
 
 def _answer(one: MoleculeAttribution) -> ModelAnswer:
-    """What a network says, as results of one network say it: 'not active' with the probability of being active."""
+    """What a network says: 'active' with its probability, or 'not active' with that of not being it."""
     if one.scale != "probability":
         label = f"{one.subject} ({_unit(one)})"
         return ModelAnswer(label, one.score, one.score, label)
     yes = one.score >= 0.5
     word = one.subject.isalpha() and one.subject.islower()
     label = (one.subject if yes else f"not {one.subject}") if word else f"{one.subject} {'likely' if yes else 'unlikely'}"
+    if word and not yes:
+        return ModelAnswer(label, 1 - one.score, one.score, one.subject, ((label, 1 - one.score), (one.subject, one.score)))
     return ModelAnswer(label, one.score, one.score, label, ((label, one.score),))
