@@ -13,7 +13,6 @@ import argparse
 import os
 import pty
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -109,8 +108,6 @@ def main() -> None:
                 print(f"| {name} | {waited.first:.1f} s | {waited.total:.1f} s | {waited.status} |", flush=True)
                 if options.verbose:
                     print(waited.said)
-    if options.keep is None:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":
