@@ -44,7 +44,7 @@ from integrand.apps.images.gallery_run import STATE, PhotoJob, run_many
 from integrand.apps.molecules import molecule_run
 from integrand.apps.molecules.molecule_output import MoleculeWriter
 from integrand.apps.molecules.molecule_run import MoleculeJob, MoleculeRequest, store_of
-from integrand.batch import LineStore
+from integrand.batch.store import LineStore
 from integrand.errors import IntegrandError
 from tests.apps.molecules.attributed import made
 

@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, axioms, baselines, errors, methods, paths, quadrature, text
+    from . import analysis, axioms, baselines, batch, errors, methods, paths, quadrature, text
     from .analysis import compare, compare_models, integrated_hessians
     from .api import integrated_gradients, path_attribution
     from .attribution import Attribution
+    from .batch import explain_many
     from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status
     from .evaluation.progress import Progress
     from .paths import Average, Curve, Polyline, Straight
@@ -39,9 +40,11 @@ __all__ = [
     "analysis",
     "axioms",
     "baselines",
+    "batch",
     "compare",
     "compare_models",
     "errors",
+    "explain_many",
     "integrated_gradients",
     "integrated_hessians",
     "methods",
@@ -55,6 +58,7 @@ _HOMES = {
     "analysis": ("compare", "compare_models", "integrated_hessians"),
     "api": ("integrated_gradients", "path_attribution"),
     "attribution": ("Attribution",),
+    "batch": ("explain_many",),
     "certificate": ("Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status"),
     "evaluation.progress": ("Progress",),
     "paths": ("Average", "Curve", "Polyline", "Straight"),

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integrand.batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
+from integrand.batch.resumable import BatchSummary, BatchTask, explain_each, kept_results
+from integrand.batch.store import LineStore
 from integrand.batch import store as store_module
 from integrand.errors import FileError, InputError, OptionError
 
@@ -436,7 +437,7 @@ def test_a_planted_journal_that_is_one_large_hole_takes_little_memory(tmp_path: 
     with (path := tmp_path / "store").open("wb") as file:
         file.truncate(512 << 20)  # it takes no room on the disk
     code = (
-        "import resource, sys; from pathlib import Path; from integrand.batch import LineStore\n"
+        "import resource, sys; from pathlib import Path; from integrand.batch.store import LineStore\n"
         "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)\n"
         "with LineStore.opened(Path(sys.argv[1]), {}) as store:\n"

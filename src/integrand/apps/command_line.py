@@ -6,12 +6,12 @@ Nothing heavy is imported until a command runs: ``integrand image --help`` must 
 from __future__ import annotations
 
 import enum
-import hashlib
 import math
 import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,7 +27,7 @@ from ..words import shown
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..batch.resumable import BatchSummary
+    from ..batch.many import BatchSummary
     from ..certificate import ExampleCertificate
     from ..evaluation.progress import Progress as GradientProgress
 
@@ -80,6 +80,15 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Run a --model that is code. Only if you trust its source.", rich_help_panel=NETWORK),
 ]
+
+
+RetryFailed = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Try inputs again that an earlier run could not explain.", rich_help_panel=OUTPUT),
+]
+
+FAILURES = 20
+"""The most inputs that are named at the end because they could not be explained."""
 
 
 class ScoreName(enum.StrEnum):
@@ -373,22 +382,6 @@ def stamp(file: Path, *, most: int = LARGEST) -> str:
         return ""
 
 
-def weights_digest(*models: object) -> str:
-    """A digest of the weights and buffers of those of some objects that are networks; others, such as names, do not count."""
-    import torch
-    from torch import nn
-
-    found = hashlib.sha256()
-    for model in models:
-        for key, value in model.state_dict().items() if isinstance(model, nn.Module) else ():
-            found.update(f"{key}\n{getattr(value, 'dtype', '')}\n{tuple(getattr(value, 'shape', ()))}\n".encode())
-            try:
-                found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-            except (AttributeError, RuntimeError, TypeError):  # not a tensor, or one of a kind that is no row of numbers
-                found.update(repr(value).encode("utf-8", "replace"))
-    return found.hexdigest()
-
-
 class Screen:
     """What a person sees while a command works: what it is doing, and bars with the time left. On a terminal only."""
 
@@ -473,6 +466,7 @@ class BatchBar:
         """
         self._bar, self._total, self._what = bar, total, what
         self._done, self._gradients, self._share = 0, 0, 0.0
+        self._failed, self._since = 0, time.monotonic()
         self._parts, self._part = 1, 0
         self._inputs: TaskID | None = None
         self._work: TaskID | None = None
@@ -495,12 +489,18 @@ class BatchBar:
         if not self._what:
             self._bar.update(self._inputs, description=name[:40])
 
-    def advance(self, count: int) -> None:
-        """Count inputs that are done with."""
+    def advance(self, count: int, failed: int = 0) -> None:
+        """Count inputs that are done with, and how many of them failed; shows how many are done in a second."""
         self._done += count
+        self._failed += failed
         if self._bar is not None and self._inputs is not None:
             said = {"description": f"{self._done} of {self._total} {self._what}"} if self._what else {}
-            self._bar.update(self._inputs, advance=count, **said)  # type: ignore[arg-type]
+            rate = self._done / max(time.monotonic() - self._since, 1e-3)
+            pace = (
+                f"{rate:.0f} a second" if rate >= 10 else f"{rate:.1f} a second" if rate >= 1 else f"{60 * rate:.0f} a minute"
+            )
+            left = f"left, {pace}" + (f", {self._failed} failed" if self._failed else "")
+            self._bar.update(self._inputs, advance=count, left=left, **said)  # type: ignore[arg-type]
 
     def tell(self, step: GradientProgress) -> None:
         """Show how much of the work on the input at hand is done.
@@ -549,8 +549,12 @@ def say_resumed(summary: BatchSummary[Item], total: int, what: str) -> None:
 
 def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
     """Print to standard error which inputs could not be explained and why, a line each."""
-    for item, why in summary.failed:
+    for item, why in summary.reasons[:FAILURES]:
         print_line(f"not explained: {name(item)}: {why}", err=True)
+    if summary.failed > FAILURES:
+        print_line(f"not explained: {summary.failed - FAILURES} more; the table has the reasons", err=True)
+    if summary.failed and _has("--retry-failed"):
+        print_line("--retry-failed tries them again", err=True)
 
 
 def end_with(summary: BatchSummary[Item]) -> None:

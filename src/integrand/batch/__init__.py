@@ -1,22 +1,49 @@
-"""Many inputs: explained a few at a time, kept as they come, resumed where an earlier run was stopped.
+"""Many inputs: explained a few at a time, kept in a table as they come, resumed where an earlier run was stopped.
 
-:func:`~integrand.batch.resumable.explain_each` is the runner. What differs between photos, eyes and molecules is a
-:class:`~integrand.batch.resumable.BatchTask`; where results are kept is an :class:`~integrand.batch.store.EntryStore`.
+:func:`~integrand.batch.many.explain_many` is the front door; :class:`~integrand.batch.table.ExplainedTable` reads it.
 """
 
 from __future__ import annotations
 
-from .resumable import BatchOutcome, BatchSummary, BatchTask, BatchWatcher, explain_each, kept_results
-from .store import EntryStore, LineStore, fingerprint
+from typing import TYPE_CHECKING
+
+from ..lazy import loaded_on_use
+
+if TYPE_CHECKING:
+    from .many import BatchOutcome, BatchSummary, BatchTask, BatchWatcher, ManyExplained, explain_each, explain_many
+    from .model_explainer import ModelExplainer
+    from .rows import Row
+    from .table import ExplainedTable, Manifest, TableStore
+else:
+    __getattr__, __dir__ = loaded_on_use(
+        __name__,
+        {
+            "BatchOutcome": "many",
+            "BatchSummary": "many",
+            "BatchTask": "many",
+            "BatchWatcher": "many",
+            "ExplainedTable": "table",
+            "ManyExplained": "many",
+            "Manifest": "table",
+            "ModelExplainer": "model_explainer",
+            "Row": "rows",
+            "TableStore": "table",
+            "explain_each": "many",
+            "explain_many": "many",
+        },
+    )
 
 __all__ = [
     "BatchOutcome",
     "BatchSummary",
     "BatchTask",
     "BatchWatcher",
-    "EntryStore",
-    "LineStore",
+    "ExplainedTable",
+    "Manifest",
+    "ManyExplained",
+    "ModelExplainer",
+    "Row",
+    "TableStore",
     "explain_each",
-    "fingerprint",
-    "kept_results",
+    "explain_many",
 ]

@@ -43,7 +43,6 @@ from ..command_line import (
     print_shown,
     stamp,
     typed,
-    weights_digest,
     working,
 )
 
@@ -210,6 +209,7 @@ def image(
     [name] = names
     with working() as screen:
         with screen.loading():
+            from ...batch.identity import weights_digest
             from .. import images
             from . import model as networks
             from .gallery_run import PhotoJob

@@ -15,9 +15,8 @@ from typing import Any
 
 import typer
 
-from ...batch import BatchSummary, BatchTask, LineStore, explain_each
-from ...batch.resumable import DAMAGED, ERROR
-from ...batch.store import Entry
+from ...batch.resumable import DAMAGED, ERROR, BatchSummary, BatchTask, explain_each
+from ...batch.store import Entry, LineStore
 from ...errors import FileError, OptionError
 from ...evaluation.progress import Progress
 from ...files import fitting, locked, read_bytes, ready, write_bytes

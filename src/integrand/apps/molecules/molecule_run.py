@@ -14,8 +14,9 @@ import numpy as np
 import typer
 
 from ...attribution_files import example_of
-from ...batch import BatchSummary, BatchTask, LineStore, explain_each, kept_results
-from ...batch.store import Entry
+from ...batch.identity import weights_digest
+from ...batch.resumable import BatchSummary, BatchTask, explain_each, kept_results
+from ...batch.store import Entry, LineStore
 from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError, quiet
 from ...files import fitting
 from ...schema import stored
@@ -33,7 +34,6 @@ from ..command_line import (
     say_failures,
     say_resumed,
     stoppable,
-    weights_digest,
 )
 from .molecule_files import Record, records
 from .molecule_output import MoleculePair, MoleculeWriter, line

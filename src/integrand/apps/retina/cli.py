@@ -21,7 +21,6 @@ from ..command_line import (
     default_device,
     one_line,
     typed,
-    weights_digest,
     working,
 )
 from ..images.cli import Again, Out, PhotoRequest, Photos, View, known_views
@@ -70,6 +69,7 @@ def retina(
     asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
     with working() as screen:
         with screen.loading(), one_line("the grader", debug=debug):
+            from ...batch.identity import weights_digest
             from .. import retina as grading
             from ..images.gallery_run import PhotoJob
 

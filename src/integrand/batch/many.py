@@ -1,0 +1,613 @@
+"""The runner over many inputs: a few at a time, past those that fail, onwards from where an earlier run was stopped.
+
+:func:`explain_many` is the front door: any source, anything that explains, a folder of Parquet parts. What differs between
+photos, molecules and a user's own function is a :class:`BatchTask`; :func:`explain_each` runs one. Inputs go together in the
+same way whether or not a run was stopped, so that the table is the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ..errors import (
+    ConvergenceWarning,
+    IntegrandError,
+    MissingExtraError,
+    OptionError,
+    TargetError,
+    TrustError,
+    quiet,
+)
+from ..evaluation.progress import in_notebook
+from ..words import byte_size, first_line, shown
+from .identity import digest_of_input, settings_of
+from .rows import KEEPING, MOST_VALUES, Keeping, Row, rows_of
+from .sources import Key, KeyedInput, inputs_of
+from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_of
+
+Item = TypeVar("Item")
+
+LOOKAHEAD = 4
+"""Batches that are looked at together, to put inputs of about the same size into one."""
+
+TOGETHER = 16
+"""Inputs that are explained in one call where nothing else is said."""
+
+
+class BatchTask(ABC, Generic[Item]):
+    """What to do with every input. An application is a subclass of a few lines.
+
+    Attributes:
+        together: inputs that are explained in one call.
+        stops: errors that no input is to blame for, such as an unknown option: they end the run. Any other becomes the failure
+            of its input, and the run goes on.
+    """
+
+    together: int = 1
+    stops: ClassVar[tuple[type[BaseException], ...]] = (OptionError, TargetError, MissingExtraError, TrustError)
+
+    @abstractmethod
+    def key(self, item: Item) -> str:
+        """What tells an input from all others, the same in every run."""
+
+    def name(self, item: Item) -> str:
+        """What to call an input in a progress bar."""
+        return self.key(item)
+
+    def digest(self, item: Item) -> str:
+        """What tells that an input has changed under its key; empty if that cannot be told."""
+        return ""
+
+    def problem(self, item: Item) -> str:
+        """Why an input cannot be explained, where that is known from reading it; empty otherwise."""
+        return ""
+
+    def size(self, item: Item) -> float:
+        """How large an input is, so that inputs of about the same size go together. An error is a failure of the input."""
+        return 0.0
+
+    @abstractmethod
+    def explain(self, items: Sequence[Item]) -> Sequence[Any]:
+        """Explain some inputs in one call; one result for each, in the same order."""
+
+    @abstractmethod
+    def row(self, item: Item, found: Any) -> Row:
+        """Turn a result into what is kept of it. Errors here, such as a full disk, are no input's fault: they end the run."""
+
+    def columns(self, item: Item) -> Mapping[str, Any]:
+        """What an input brings along, whether it can be explained or not."""
+        return {}
+
+    def is_current(self, item: Item, read: Callable[[], Row | None]) -> bool:
+        """Whether the row of an earlier run, which ``read`` gives, still holds: false if a file of it is gone."""
+        return True
+
+
+@dataclass(frozen=True)
+class BatchOutcome(Generic[Item]):
+    """What became of one input.
+
+    Attributes:
+        item: the input.
+        key: what tells it from all others.
+        read: gives its row; that of an earlier run is read when it is asked for.
+        failed: whether it could not be explained.
+        known: whether an earlier run had looked at it.
+        repeated: whether its key was that of an earlier input of this run, with whose row it goes.
+        clashes: whether that earlier input was another one.
+    """
+
+    item: Item
+    key: str
+    read: Callable[[], Row]
+    failed: bool = False
+    known: bool = False
+    repeated: bool = False
+    clashes: bool = False
+
+    @property
+    def row(self) -> Row:
+        """Its row in the table."""
+        return self.read()
+
+
+@dataclass
+class BatchSummary(Generic[Item]):
+    """How a run went so far.
+
+    Attributes:
+        total: inputs that were looked at.
+        known: those of them that an earlier run had explained.
+        failed: how many could not be explained.
+        reasons: the first of them, each with the reason.
+        repeated: inputs whose key an earlier one had.
+        clashes: keys that two different inputs have, the first of them.
+        missed: inputs of this run whose tolerance was not met.
+    """
+
+    NAMED: ClassVar[int] = 1000
+    """The most failures that are held in memory; the table has all."""
+
+    total: int = 0
+    known: int = 0
+    failed: int = 0
+    reasons: list[tuple[Item, str]] = field(default_factory=list)
+    repeated: int = 0
+    clashes: list[str] = field(default_factory=list)
+    missed: int = 0
+
+    def add(self, outcome: BatchOutcome[Item]) -> None:
+        """Count one more input."""
+        self.total += 1
+        self.repeated += outcome.repeated
+        if outcome.clashes and len(self.clashes) < self.NAMED:
+            self.clashes.append(outcome.key)
+        if outcome.failed:
+            self.failed += 1
+            if len(self.reasons) < self.NAMED:
+                self.reasons.append((outcome.item, outcome.row.failure or ""))
+        elif outcome.known:
+            self.known += 1
+        elif not outcome.repeated:
+            self.missed += outcome.row.status not in ("converged", "exact")
+
+    @property
+    def explained(self) -> int:
+        """Inputs that have a result."""
+        return self.total - self.failed
+
+    @property
+    def exit_code(self) -> int:
+        """For a command: 0 if every input was explained, 1 if some were, 2 if none was."""
+        return 0 if not self.failed else 1 if self.explained else 2
+
+
+class BatchWatcher(Protocol):
+    """Somebody who wants to know how far a run is, such as a progress bar."""
+
+    def begin(self, name: str) -> None:
+        """Work on the input of this name, and those in a batch with it, begins."""
+        ...
+
+    def advance(self, count: int, failed: int = 0) -> None:
+        """So many more inputs are done with, and so many of them failed."""
+        ...
+
+
+class _Nobody:
+    def begin(self, name: str) -> None:
+        pass
+
+    def advance(self, count: int, failed: int = 0) -> None:
+        pass
+
+
+def explain_each(
+    task: BatchTask[Item],
+    items: Iterable[Item],
+    store: TableStore,
+    *,
+    watcher: BatchWatcher | None = None,
+    retry_failed: bool = False,
+) -> Iterator[BatchOutcome[Item]]:
+    """Explain inputs that the store does not hold yet, and give the outcome of every one, in order.
+
+    Rows are added in the order of the inputs, some batches at a time, so that after a stop at any moment the same call goes on
+    with what is missing, in the same batches.
+
+    Args:
+        task: what to do with an input.
+        items: the inputs; taken from as needed, never all at once.
+        store: where rows are kept, and where those of earlier runs are looked for.
+        watcher: told how far the run is.
+        retry_failed: explain inputs again that an earlier run could not.
+
+    Yields:
+        One outcome for each input.
+    """
+    watch = watcher or _Nobody()
+    mine = KeyIndex()
+    for window in windows(task, items):
+        yield from _explain_window(task, window, store, watch, mine, retry_failed)
+
+
+def windows(task: BatchTask[Item], items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Split the inputs, in order, into lists of as many as are looked at together to form batches."""
+    rest = iter(items)
+    while window := list(itertools.islice(rest, task.together * (LOOKAHEAD if task.together > 1 else 1))):
+        yield window
+
+
+def plan(task: BatchTask[Item], new: Mapping[str, Item]) -> tuple[list[list[str]], dict[str, str]]:
+    """Group inputs of about the same size into batches.
+
+    Args:
+        task: knows how large inputs are, and how many go together.
+        new: the inputs by their keys.
+
+    Returns:
+        The keys of each batch, small inputs first; and by key, why some inputs cannot be explained.
+    """
+    sizes: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for key, item in new.items():
+        if why := task.problem(item):
+            failed[key] = why
+            continue
+        try:
+            sizes[key] = task.size(item)
+        except task.stops:
+            raise
+        except Exception as error:
+            failed[key] = _why(error)
+    order = sorted(sizes, key=lambda key: sizes[key])
+    return [order[i : i + task.together] for i in range(0, len(order), task.together)], failed
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of a result: why there is none."""
+
+    why: str
+
+
+def explain_batch(task: BatchTask[Item], items: Sequence[Item]) -> list[Any]:
+    """Explain inputs together; if that fails, one by one, so that only those fail that are at fault.
+
+    Args:
+        task: what to do with an input.
+        items: the inputs.
+
+    Returns:
+        One result for each, or a :class:`Failed`.
+    """
+    try:
+        with quiet(ConvergenceWarning):  # the status of the row says it
+            return list(task.explain(items))
+    except task.stops:
+        raise
+    except Exception as error:
+        if len(items) == 1:
+            return [Failed(_why(error))]
+        return [explain_batch(task, [item])[0] for item in items]
+
+
+def explain_window(task: BatchTask[Item], new: Mapping[str, Item], watch: BatchWatcher | None = None) -> dict[str, Row]:
+    """Explain inputs in batches of about the same size; their rows by their keys, in the order of the inputs.
+
+    It depends on nothing but the task and the inputs: another process, or another machine, gives the same bits.
+
+    Args:
+        task: what to do with an input.
+        new: the inputs by their keys.
+        watch: told how far it is.
+    """
+    watch = watch or _Nobody()
+    digests = {key: task.digest(item) for key, item in new.items()}  # before the work, during which a file may change
+    batches, failed = plan(task, new)
+    rows = {key: Row.failed(key, why) for key, why in failed.items()}
+    watch.advance(len(failed), len(failed))
+    for batch in batches:
+        watch.begin(task.name(new[batch[0]]))
+        found = explain_batch(task, [new[key] for key in batch])
+        for key, one in zip(batch, found, strict=True):
+            rows[key] = Row.failed(key, one.why) if isinstance(one, Failed) else task.row(new[key], one)
+        watch.advance(len(batch), sum(isinstance(one, Failed) for one in found))
+    return {key: _signed(rows[key], key, digests[key], task.columns(item)) for key, item in new.items()}
+
+
+def _signed(row: Row, key: str, digest: str, columns: Mapping[str, Any]) -> Row:
+    return replace(row, key=key, input_digest=digest, columns={**columns, **row.columns}, whole=None)
+
+
+def _explain_window(
+    task: BatchTask[Item],
+    window: Sequence[Item],
+    store: TableStore,
+    watch: BatchWatcher,
+    mine: KeyIndex,
+    retry_failed: bool,
+) -> list[BatchOutcome[Item]]:
+    """Explain what the store does not hold of some inputs; the outcome of each, in order."""
+    new: dict[str, Item] = {}
+    made: list[Callable[[], BatchOutcome[Item]]] = []
+
+    def outcome(item: Item, key: str, **how: bool) -> Callable[[], BatchOutcome[Item]]:
+        def give() -> BatchOutcome[Item]:
+            state = store.known(key)
+            return BatchOutcome(item, key, lambda: _kept(store, key), failed=state is not None and not state[0], **how)
+
+        return give
+
+    for item in window:
+        key = task.key(item)
+        digest = task.digest(item)
+        if (twin := mine.get(key)) is not None:
+            watch.advance(1)
+            made.append(outcome(item, key, repeated=True, clashes=bool(digest and twin[3] and digest != twin[3])))
+            continue
+        mine.add(key, 0, 0, ok=True, digest=digest)
+        state = store.known(key)
+        holds = state is not None and (not digest or not state[1] or digest == state[1])
+        if holds and state is not None and not state[0]:
+            holds = not retry_failed
+        elif holds:
+            holds = task.is_current(item, lambda key=key: store.get(key))  # type: ignore[misc]
+        if not holds:
+            new[key] = item
+        else:
+            watch.advance(1, int(state is not None and not state[0]))
+        made.append(outcome(item, key, known=holds))
+    if new:
+        store.put(list(explain_window(task, new, watch).values()))
+    return [give() for give in made]
+
+
+def _kept(store: TableStore, key: str) -> Row:
+    row = store.get(key)
+    if row is None:
+        raise IntegrandError(f"the row of {shown(key)!r} is not to be found any more; run the same again.")
+    return row
+
+
+def _why(error: Exception) -> str:
+    """What is kept of an error: its message if it is ours, its kind and first line otherwise."""
+    return str(error) if isinstance(error, IntegrandError) else f"{type(error).__name__}: {first_line(error)}"
+
+
+# ---- the front door ----------------------------------------------------------------------------------------------------------
+
+
+class CallableTask(BatchTask[KeyedInput]):
+    """Anything that explains a list of inputs, as a task.
+
+    Attributes:
+        folder: where files with attributions go.
+        keep: how attributions are kept.
+    """
+
+    def __init__(
+        self,
+        explain: Callable[[list[Any]], Any],
+        folder: Path,
+        *,
+        together: int | None = None,
+        size: Callable[[Any], float] | None = None,
+        keep: Keeping = "auto",
+    ) -> None:
+        if not callable(explain):
+            raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
+        self._explain, self._size = explain, size or getattr(explain, "size", None)
+        self.together: int = together if together is not None else getattr(explain, "together", TOGETHER)
+        if self.together < 1:
+            raise OptionError(f"got together={together}; expected how many inputs are explained in one call, at least 1.")
+        self.folder, self.keep = folder, keep
+
+    def key(self, item: KeyedInput) -> str:
+        """The key that the source gave it."""
+        return item.key
+
+    def digest(self, item: KeyedInput) -> str:
+        """A digest of what is explained."""
+        return digest_of_input(item.item)
+
+    def problem(self, item: KeyedInput) -> str:
+        """What the source found wrong with it."""
+        return item.problem
+
+    def size(self, item: KeyedInput) -> float:
+        """As the user says it, or what explains: ``explain.size``."""
+        return 0.0 if self._size is None else float(self._size(item.item))
+
+    def explain(self, items: Sequence[KeyedInput]) -> list[Row]:
+        """The rows of some inputs."""
+        return rows_of(self._explain([item.item for item in items]), len(items))
+
+    def columns(self, item: KeyedInput) -> Mapping[str, Any]:
+        """What the input brought along."""
+        return item.columns
+
+    def row(self, item: KeyedInput, found: Row) -> Row:
+        """The row, with its attributions in a file beside the table if they are large."""
+        large = found.attributions is not None and found.attributions.size > MOST_VALUES
+        if self.keep == "none":
+            return replace(found, attributions=None, attribution_errors=None)
+        if self.keep == "files" or (self.keep == "auto" and large):
+            return _in_file(found, item.key, self.folder)
+        return found
+
+
+def _in_file(row: Row, key: str, folder: Path) -> Row:
+    """Write the attributions of a row into a file beside the table; ``Attribution.load`` reads it."""
+    if row.whole is None:
+        return row
+    place = folder / FILES
+    place.mkdir(exist_ok=True)
+    file = place / f"{name_of(key).hex()}.safetensors"
+    row.whole.save(file)
+    return replace(row, attributions=None, attribution_file=f"{FILES}/{file.name}")
+
+
+def explain_many(
+    source: Any,
+    explain: Callable[[list[Any]], Any],
+    out: str | Path,
+    *,
+    key: Key = None,
+    column: str | None = None,
+    carry: Sequence[str] = (),
+    attributions: Keeping = "auto",
+    together: int | None = None,
+    size: Callable[[Any], float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    retry_failed: bool = False,
+    again: bool = False,
+    progress: bool | BatchWatcher | None = None,
+    title: str = "",
+) -> ManyExplained:
+    """Explain many inputs into a folder of Parquet parts, one row each; the same call goes on where an earlier one was stopped.
+
+    A kill at any moment costs the last few seconds. An input that cannot be read or explained becomes a row that says why, and
+    the run goes on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what
+    differs.
+
+    >>> import tempfile, torch, integrand as ig
+    >>> model = torch.nn.Linear(3, 1).eval()
+    >>> data = torch.eye(3)
+    >>> found = ig.explain_many(data, ig.batch.ModelExplainer(model), tempfile.mkdtemp())
+    >>> found.summary.explained, found.table.arrow(["status"]).to_pylist()[0]
+    (3, {'status': 'converged'})
+
+    Args:
+        source: the inputs: anything to go through, a DataLoader or Dataset of torch, a Hugging Face data set, a mapping from
+            keys to inputs, a folder (of files), or a ``.parquet``, ``.csv``, ``.tsv`` or ``.jsonl`` file (of rows).
+        explain: takes a list of inputs and gives an :class:`~integrand.Attribution` with an example for each, or a list
+            with a result for each: of ``integrand.apps``, an Attribution, or a dict of columns. Usually a
+            :class:`~integrand.batch.ModelExplainer`, or a method such as ``questions.load("trec").explain``; options are bound
+            with ``functools.partial``. What it is, weights included, goes into the fingerprint of the folder.
+        out: the folder; made if there is none.
+        key: what tells inputs apart: a column, or a function of the input. Default: the place in the source, or the path.
+        column: where inputs are rows of a table, the column that is explained. Default: the row as a dict.
+        carry: where inputs are rows, further columns that are copied into the table, such as the true label.
+        attributions: how attributions are kept: ``values`` as a list of a fixed size, ``lists`` for inputs of different sizes,
+            ``files`` in a file beside the table for each input, ``none``. ``auto`` takes files for inputs with more than 4096
+            features, and lists of any size where features have names of their own (words, atoms).
+        together: inputs that are explained in one call; default ``explain.together``, or 16. They share the model's chunks, and
+            each stops on its own.
+        size: how large an input is, so that inputs of about the same size are explained together.
+        settings: what else results depend on and ``explain`` does not show.
+        retry_failed: explain inputs again that an earlier run could not; a success takes the place of the failure.
+        again: explain all inputs again; a row stays until it is replaced.
+        progress: True or False for a bar (None: on a terminal or in a notebook), or an object with ``begin`` and ``advance``.
+        title: what the run is about, for the summary page.
+
+    Returns:
+        How the run went, and the table.
+    """
+    if attributions not in KEEPING:
+        raise OptionError(f"got attributions={attributions!r}; expected one of {', '.join(KEEPING)}.")
+    folder = Path(out)
+    inputs, total = inputs_of(source, key=key, column=column, carry=carry)
+    task = CallableTask(explain, folder, together=together, size=size, keep=attributions)
+    made = settings_of(explain) | {"together": task.together} | ({"settings": dict(settings)} if settings else {})
+    summary: BatchSummary[KeyedInput] = BatchSummary()
+    start = time.monotonic()
+    with (
+        TableStore.opened(folder, Manifest(made, attributions, title), again=again) as store,
+        stopped_by_signals(),
+        watching(progress, total) as watch,
+    ):
+        for outcome in explain_each(task, inputs, store, watcher=watch, retry_failed=retry_failed):
+            summary.add(outcome)
+        store.finish()
+    return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
+
+
+@dataclass(frozen=True, repr=False)
+class ManyExplained:
+    """How a run over many inputs went.
+
+    Attributes:
+        table: the table that it wrote.
+        summary: how many inputs were explained, and which failed.
+        seconds: how long it took.
+    """
+
+    table: ExplainedTable
+    summary: BatchSummary[Any]
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        """How the run went, in one line."""
+        one = self.summary
+        parts = [f"{one.explained:,} of {one.total:,} inputs explained"]
+        parts += [f"{one.known:,} of them before"] if one.known else []
+        parts += [f"{one.missed:,} not as exactly as asked for"] if one.missed else []
+        parts += [f"{one.failed:,} failed (retry_failed=True tries them again)"] if one.failed else []
+        parts += [f"{one.repeated:,} had the key of an earlier one"] if one.repeated else []
+        files = self.table.parts
+        where = f"{shown(str(self.table.folder))} ({byte_size(sum(path.stat().st_size for path in files))})"
+        return f"{', '.join(parts)}; {self.seconds:.0f} s; table in {where}."
+
+    def __repr__(self) -> str:
+        lines = [self.sentence]
+        lines += [f"  failed: {shown(item.key)}: {shown(why)}" for item, why in self.summary.reasons[:5]]
+        lines += [f"  and {self.summary.failed - 5:,} more" for _ in [0] if self.summary.failed > 5]
+        clashes = self.summary.clashes
+        lines += [f"  left out, as another input has its key: {shown(key)}" for key in clashes[:5]]
+        return "\n".join(lines)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what is done is written; the exit code tells which it was.
+
+    In the main thread, and where nobody else has a say in these signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in wanted if signal.getsignal(number) is signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def watching(option: bool | BatchWatcher | None, total: int | None) -> Iterator[BatchWatcher]:
+    """The bar of a run, or whoever else watches it.
+
+    Args:
+        option: True or False for a bar, None for one on a terminal or in a notebook, or somebody who watches.
+        total: how many inputs there are, if that is known.
+    """
+    if option is not None and not isinstance(option, bool):
+        yield option
+        return
+    if not (option or (option is None and (sys.stderr.isatty() or in_notebook()))):
+        yield _Nobody()
+        return
+    try:
+        with quiet():
+            from tqdm.auto import tqdm
+    except ImportError:  # the bar is a nicety
+        yield _Nobody()
+        return
+    with tqdm(total=total, unit="input", dynamic_ncols=True) as bar:
+        yield _TqdmWatcher(bar)
+
+
+class _TqdmWatcher:
+    """A bar with the rate, the time left and the failures."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar, self._failed = bar, 0
+
+    def begin(self, name: str) -> None:
+        self._bar.set_description(shown(name)[:30], refresh=False)
+
+    def advance(self, count: int, failed: int = 0) -> None:
+        self._failed += failed
+        if self._failed:
+            self._bar.set_postfix_str(f"{self._failed} failed", refresh=False)
+        self._bar.update(count)

@@ -1,0 +1,413 @@
+"""What is kept of one input: a row of the table, and how rows become Arrow tables with the same columns in every part.
+
+Every application's result has a method ``row()`` that gives a :class:`Row`; :func:`rows_of` makes rows of any result. Columns
+are the same for all of them, so that one query, one summary and one export serve photos, words, molecules and numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..attribution import Attribution
+from ..certificate import Certificate, ExampleCertificate, Status
+from ..errors import InputError, MissingExtraError, OptionError
+from ..sum_errors import ErrorDraws
+from ..trees import flatten
+from ..words import finite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Keeping = Literal["auto", "values", "lists", "files", "none"]
+"""How attributions are kept; see :func:`integrand.explain_many`."""
+
+KEEPING = ("auto", "values", "lists", "files", "none")
+
+FAILED = "failed"
+"""The status of an input that could not be explained; all other statuses are those of certificates."""
+
+MOST_VALUES = 4096
+"""Inputs with more features have their attributions in a file beside the table, unless something else is asked for."""
+
+Column = bool | int | float | str | None
+"""A value of a column that the input brought along."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one input, as a row of the table. What is not known is None.
+
+    Attributes:
+        key: tells the input from all others.
+        prediction: what the model said.
+        probability: the probability that the model gave it.
+        target: what was explained, in words.
+        score: F(x), the explained score at the input.
+        baseline_score: F(x'), at the baseline.
+        error: the estimated relative error of the attributions.
+        tol: the tolerance that was asked for.
+        residual: what the sum of the attributions misses.
+        magnitude: the sum of their sizes.
+        status: how the integration ended; :data:`FAILED` if there is no result.
+        evaluations: gradient evaluations.
+        forwards: evaluations of the score alone.
+        sentence: the answer in one line.
+        notes: what a reader must not miss.
+        failure: why the input could not be explained.
+        features: the name of each feature that has an attribution: a word, an atom, a column.
+        attributions: the attribution of each, as an array; of any shape where features have no names.
+        attribution_errors: the estimated error of each.
+        groups: names of larger parts over which attributions were added up, such as the functional groups of a molecule.
+        group_sums: the sum of each.
+        attribution_file: the file with all attributions, relative to the folder of the table.
+        details: everything else that an application needs to draw the result again, as JSON.
+        input_digest: a digest of the input, which tells that it was changed under the same key.
+        columns: what else the input brought along, by the name of the column.
+        whole: the attribution of this input with all that belongs to it, for a file of its own; never in the table itself.
+    """
+
+    key: str = ""
+    prediction: str | None = None
+    probability: float | None = None
+    target: str | None = None
+    score: float | None = None
+    baseline_score: float | None = None
+    error: float | None = None
+    tol: float | None = None
+    residual: float | None = None
+    magnitude: float | None = None
+    status: str = FAILED
+    evaluations: int = 0
+    forwards: int = 0
+    sentence: str | None = None
+    notes: tuple[str, ...] = ()
+    failure: str | None = None
+    features: tuple[str, ...] | None = None
+    attributions: Any = None
+    attribution_errors: tuple[float, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    group_sums: tuple[float, ...] | None = None
+    attribution_file: str | None = None
+    details: str | None = None
+    input_digest: str = ""
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    whole: Attribution | None = field(default=None, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the input was explained."""
+        return self.failure is None
+
+    @staticmethod
+    def failed(key: str, why: str, **known: Any) -> Row:
+        """The row of an input that could not be explained.
+
+        Args:
+            key: tells the input from all others.
+            why: the reason, with what to do about it.
+            **known: further fields of the row.
+        """
+        return Row(key, failure=why, status=FAILED, **known)
+
+    @staticmethod
+    def of(certificate: ExampleCertificate | Certificate, **known: Any) -> Row:
+        """A row with what a certificate says; over several examples (the words of a translation), the worst of it.
+
+        Args:
+            certificate: of the input's attributions.
+            **known: further fields of the row, which count more than the certificate's.
+        """
+        examples = [certificate] if isinstance(certificate, ExampleCertificate) else list(certificate)
+        if not examples:
+            raise InputError("got a certificate of no example; expected at least one.")
+        worst = max(examples, key=_badness)
+        alone = len(examples) == 1
+        said: dict[str, Any] = {
+            "target": worst.target if alone else None,
+            "score": worst.score if alone else None,
+            "baseline_score": worst.baseline_score if alone else None,
+            "error": worst.error,
+            "tol": worst.tol,
+            "residual": worst.residual if alone else None,
+            "magnitude": math.fsum(one.magnitude for one in examples),
+            "status": worst.status.value,
+            "evaluations": sum(one.gradients for one in examples),
+            "forwards": sum(one.forwards for one in examples),
+        }
+        return Row(**said | known)
+
+
+def _badness(example: ExampleCertificate) -> tuple[bool, float]:
+    error = example.error if math.isfinite(example.error) else math.inf
+    return not example.converged, error / example.tol if example.tol else error
+
+
+COLUMN_NAMES = tuple(part.name for part in fields(Row) if part.name not in ("columns", "whole"))
+"""The columns of every table, in their order; those that inputs bring along come after them."""
+
+STATUSES = (*(status.value for status in Status), FAILED)
+"""The values of the column ``status``."""
+
+
+def rows_of(results: object, count: int) -> list[Row]:
+    """The rows of what explained some inputs.
+
+    Args:
+        results: an :class:`~integrand.Attribution` with an example for each input, or a sequence with one result for each: an
+            Attribution of one example, the result of an application, a :class:`Row`, or a mapping with fields of a row.
+        count: how many inputs there were.
+    """
+    if isinstance(results, Attribution):
+        _check_count(len(results.certificate), count)
+        return [attribution_row(results, i) for i in range(count)]
+    if isinstance(results, (str, bytes, Mapping)) or not isinstance(results, Sequence):
+        raise OptionError(
+            f"explain gave a {type(results).__name__}; expected an integrand.Attribution with one example for each of the "
+            f"{count} inputs, or a list with one result for each."
+        )
+    _check_count(len(results), count)
+    return [_row_of(one) for one in results]
+
+
+def _check_count(got: int, count: int) -> None:
+    if got != count:
+        raise OptionError(f"explain gave {got} results for {count} inputs; expected one for each, in the same order.")
+
+
+def _row_of(found: object) -> Row:
+    if isinstance(found, Row):
+        return found
+    if isinstance(found, Attribution):
+        _check_count(len(found.certificate), 1)
+        return attribution_row(found, 0)
+    if callable(ask := getattr(found, "row", None)):
+        row = ask()
+        if isinstance(row, Row):
+            return row
+    if isinstance(found, Mapping):
+        known = set(COLUMN_NAMES) - {"key", "input_digest"}
+        ours = {name: value for name, value in found.items() if name in known}
+        return Row(**{"status": Status.EXACT.value} | ours, columns={k: v for k, v in found.items() if k not in known})
+    raise OptionError(
+        f"explain gave a {type(found).__name__} for an input; expected an integrand.Attribution, a result of integrand.apps, "
+        "an integrand.batch.Row, or a dict with columns of one."
+    )
+
+
+def attribution_row(found: Attribution, index: int, **known: Any) -> Row:
+    """The row of one example of an :class:`~integrand.Attribution`.
+
+    Args:
+        found: the attribution.
+        index: which of its examples.
+        **known: further fields of the row.
+    """
+    _, leaves = flatten(found.values, what="values")
+    own = [(leaf[index] if found.batched else leaf).detach().cpu() for leaf in leaves]
+    own = [leaf if leaf.dtype.itemsize >= 4 else leaf.float() for leaf in own]
+    values = own[0].numpy() if len(own) == 1 else np.concatenate([leaf.numpy().reshape(-1) for leaf in own])
+    return Row.of(found.certificate[index], **{"attributions": values, "whole": example_of(found, index)} | known)
+
+
+def example_of(found: Attribution, index: int) -> Attribution:
+    """One example of an attribution, as an attribution of its own."""
+    if len(found.certificate) == 1:
+        return found
+    tree, leaves = flatten(found.values, what="values")
+    draws = found.draws
+    return Attribution(
+        tree.build([leaf[index : index + 1] for leaf in leaves]),
+        Certificate((found.certificate[index],), found.certificate.promises),
+        meta=found.meta,
+        draws=None if draws is None else ErrorDraws(draws.draws[index : index + 1], draws.scale[index : index + 1]),
+    )
+
+
+# ---- rows as Arrow tables ----------------------------------------------------------------------------------------------------
+
+
+def arrow() -> Any:
+    """The package pyarrow; an error that names the extra if it is not installed."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "batch", "a table of many inputs") from None
+    return pa
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The types of those columns that are not the same in every table. They widen as rows come that need it.
+
+    Attributes:
+        shape: the shape of every input's attributions, which are then kept as lists of a fixed size.
+        ragged: whether attributions are kept as lists of any size; with neither, there are none yet.
+        wide: whether attributions are kept in float64.
+        columns: by name, the type of each column that inputs bring along: ``bool``, ``int64``, ``double`` or ``string``.
+    """
+
+    shape: tuple[int, ...] | None = None
+    ragged: bool = False
+    wide: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def holding(self, rows: Sequence[Row], keep: Keeping) -> TableLayout:
+        """The layout that holds these rows too.
+
+        Args:
+            rows: what is to be written.
+            keep: how attributions are kept.
+        """
+        found = self
+        for row in rows:
+            columns = {
+                name: kind for name, value in row.columns.items() if (kind := _type_of(value)) or name not in found.columns
+            }
+            for name in columns.keys() & set(COLUMN_NAMES):
+                raise OptionError(f"got a column {name!r}, which the table has of its own; give it another name.")
+            own = TableLayout(columns=columns)
+            if row.attributions is not None:
+                values = np.asarray(row.attributions)
+                fixed = row.features is None and keep in ("auto", "values")
+                own = TableLayout(tuple(values.shape) if fixed else None, not fixed, values.dtype == np.float64, columns)
+            found = found.union(own)
+        return found
+
+    def union(self, other: TableLayout) -> TableLayout:
+        """The layout that holds the rows of both."""
+        if self == other:
+            return self
+        fixed = [one.shape for one in (self, other) if one.shape is not None]
+        ragged = self.ragged or other.ragged or len(set(fixed)) > 1
+        columns = dict(self.columns)
+        for name, kind in other.columns.items():
+            columns[name] = _wider(columns.get(name, ""), kind)
+        return TableLayout(fixed[0] if fixed and not ragged else None, ragged, self.wide or other.wide, columns)
+
+    @staticmethod
+    def read(schema: pa.Schema) -> TableLayout:
+        """The layout of a part that was written."""
+        kind = schema.field("attributions").type
+        text = (schema.metadata or {}).get(b"integrand.shape", b"").decode()
+        shape = tuple(int(part) for part in text.split(",") if part) if text not in ("", "any") else None
+        others = {one.name: _KINDS.get(str(one.type), "string") for one in schema if one.name not in COLUMN_NAMES}
+        return TableLayout(shape, text == "any", str(kind.value_type) == "double", others)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the table and their types."""
+        pa = arrow()
+        values = pa.float64() if self.wide else pa.float32()
+        kinds: dict[str, Any] = {
+            "evaluations": pa.int64(),
+            "forwards": pa.int64(),
+            "notes": pa.list_(pa.string()),
+            "features": pa.list_(pa.string()),
+            "groups": pa.list_(pa.string()),
+            "group_sums": pa.list_(pa.float64()),
+            "attribution_errors": pa.list_(pa.float64()),
+            "attributions": pa.list_(values) if self.shape is None else pa.list_(values, math.prod(self.shape)),
+        }
+        doubles = ("probability", "score", "baseline_score", "error", "tol", "residual", "magnitude")
+        kinds |= dict.fromkeys(doubles, pa.float64())
+        known = {"bool": pa.bool_(), "int64": pa.int64(), "double": pa.float64()}
+        parts = [pa.field(name, kinds.get(name, pa.string()), nullable=name != "key") for name in COLUMN_NAMES]
+        parts += [pa.field(name, known.get(kind, pa.string())) for name, kind in self.columns.items()]
+        shape = "any" if self.ragged else "" if self.shape is None else ",".join(map(str, self.shape)) or ","
+        return pa.schema(parts, metadata={"integrand.shape": shape})
+
+    def cast(self, table: pa.Table) -> pa.Table:
+        """A part that was written before the layout became this one."""
+        schema = self.schema()
+        if table.schema.equals(schema, check_metadata=True):
+            return table
+        pa = arrow()
+        columns = []
+        for part in schema:
+            have = table.column(part.name) if part.name in table.column_names else pa.nulls(table.num_rows, part.type)
+            if have.type != part.type and pa.types.is_fixed_size_list(part.type):  # nothing but nulls in it so far
+                have = pa.array(have.to_pylist(), part.type)
+            columns.append(have if have.type == part.type else have.cast(part.type))
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        """Rows that this layout holds, as an Arrow table."""
+        pa = arrow()
+        schema = self.schema()
+        arrays = []
+        for part in schema:
+            name = part.name
+            if name == "attributions":
+                values: list[Any] = [None if row.attributions is None else _flat(row.attributions) for row in rows]
+            elif name in COLUMN_NAMES:
+                values = [_plain(getattr(row, name)) for row in rows]
+            else:
+                values = [_as_type(row.columns.get(name), self.columns[name]) for row in rows]
+            arrays.append(pa.array(values, part.type))
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def rows(self, table: pa.Table) -> list[Row]:
+        """The rows of an Arrow table with this layout."""
+        found = []
+        for values in table.to_pylist():
+            known = {name: values[name] for name in COLUMN_NAMES if name in values}
+            for name in ("notes", "features", "groups", "group_sums", "attribution_errors"):
+                if known.get(name) is not None:
+                    known[name] = tuple(known[name])
+            if known.get("attributions") is not None:
+                kept = np.array(known["attributions"], np.float64 if self.wide else np.float32)
+                known["attributions"] = kept if self.shape is None else kept.reshape(self.shape)
+            known["notes"] = known.get("notes") or ()
+            others = {name: value for name, value in values.items() if name not in COLUMN_NAMES}
+            found.append(Row(**known, columns=others))
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A field of a row as Arrow takes it: NaN and infinity as nothing, texts without halves of characters."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return finite(value)
+
+
+def _flat(values: Any) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(values).reshape(-1)
+
+
+_KINDS = {"bool": "bool", "int64": "int64", "double": "double"}
+
+
+def _type_of(value: Column) -> str:
+    """The type of a column that holds a value; empty if the value does not tell."""
+    if value is None:
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (int, np.integer)):
+        return "int64" if abs(int(value)) < 2**63 else "string"
+    return "double" if isinstance(value, (float, np.floating)) else "string"
+
+
+def _wider(one: str, other: str) -> str:
+    """The type of a column that holds values of both types: numbers are numbers, all else is text."""
+    if not one or not other or one == other:
+        return one or other
+    return "double" if {one, other} == {"int64", "double"} else "string"
+
+
+def _as_type(value: Any, kind: str) -> Column:
+    """A value as a column of this type holds it."""
+    if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
+        return None
+    if kind == "bool":
+        return bool(value)
+    if kind == "int64":
+        return int(value)
+    return float(value) if kind == "double" else str(_plain(value) if isinstance(value, str) else value)

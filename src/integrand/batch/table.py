@@ -1,0 +1,553 @@
+"""The table of many inputs: a folder of Parquet parts that a kill at any moment leaves whole.
+
+::
+
+    out/
+      part-000001.parquet ...   the rows, in the order of the inputs
+      _manifest.json            what was done, and everything that a result depends on beside its input
+      _attributions/            a file for each input, where attributions are too large for a row
+
+Readers of Parquet folders (pandas, DuckDB, Ray) pass by what begins with an underscore. A part is written aside, brought to the
+disk and renamed, so that it is there as a whole or not at all. Several parts may hold a row for the same input for a moment (a
+failure that was tried again, a merge of small parts that was killed): :func:`tidy`, where every run begins and ends, leaves
+one, and a success rather than a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import FileError, OptionError
+from ..files import locked, read_bytes, ready, remove, replacing, write_bytes
+from ..version import generator
+from ..words import first_line, shortened, shown
+from .rows import FAILED, Keeping, Row, TableLayout, arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MANIFEST = "_manifest.json"
+"""The file that says what a folder of parts was made with."""
+
+FILES = "_attributions"
+"""The folder of the files of single inputs."""
+
+FORMAT = 1
+"""Version of the manifest and the columns; a folder with another number is refused."""
+
+PART_BYTES = 32 << 20
+"""The bytes after which rows that wait in memory are written as a part."""
+
+PART_SECONDS = 5.0
+"""The seconds after which rows that wait in memory are written: what a kill can cost, beside the inputs at hand."""
+
+LARGEST_MANIFEST = 64 << 20
+"""The most bytes of a manifest: it may hold a list of thousands of targets."""
+
+_PART = re.compile(r"part-(\d{6,9})\.parquet")
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """A text of 64 characters that differs where settings differ. Values that JSON does not know count by their ``str``."""
+    return hashlib.sha256(_canonical(settings).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _canonical(settings: Mapping[str, Any]) -> str:
+    return json.dumps(dict(settings), sort_keys=True, default=str)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of parts was made with.
+
+    Attributes:
+        settings: everything that a row depends on beside its input, as JSON values.
+        keep: how attributions are kept.
+        title: what the run is about, for pages.
+    """
+
+    settings: Mapping[str, Any]
+    keep: Keeping = "auto"
+    title: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs where the settings differ."""
+        return fingerprint(self.settings)
+
+    @staticmethod
+    def read(folder: Path) -> Manifest:
+        """The manifest of a folder.
+
+        Raises:
+            FileError: there is none, or it is not as it was written.
+        """
+        place = folder / MANIFEST
+        if not place.is_file():
+            raise FileError(
+                f"{shown(str(folder))} has no {MANIFEST}; expected a folder that integrand.explain_many or a command wrote."
+            )
+        raw = read_bytes(place, what="a manifest", most=LARGEST_MANIFEST)
+        try:
+            found = json.loads(raw)
+            number, settings, keep, title = (found[name] for name in ("format", "settings", "attributions", "title"))
+            if not isinstance(settings, dict) or not isinstance(keep, str) or not isinstance(title, str):
+                raise TypeError("its parts are not what they should be")
+            if found["fingerprint"] != fingerprint(settings):
+                raise ValueError("its settings are not those of its fingerprint")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise FileError(
+                f"{shown(str(place))} is damaged ({first_line(error)}); expected it as it was written. Put it back, or begin "
+                "in another folder."
+            ) from None
+        if number != FORMAT:
+            raise FileError(f"{shown(str(place))} has format {number!r}; expected {FORMAT}. Begin in another folder.")
+        return Manifest(settings, keep, title)  # type: ignore[arg-type]
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder."""
+        said = {
+            "format": FORMAT,
+            "made by": generator(),
+            "title": self.title,
+            "fingerprint": self.fingerprint,
+            "attributions": self.keep,
+            "settings": json.loads(_canonical(self.settings)),
+        }
+        write_bytes(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+
+    def check_same(self, other: Manifest, folder: Path) -> None:
+        """Refuse to add rows to a table that was made with other settings; the error says what differs.
+
+        Args:
+            other: the manifest of the rows that are to be added.
+            folder: where the table is.
+        """
+        mine, theirs = (flattened(json.loads(_canonical({**one.settings, "attributions": one.keep}))) for one in (self, other))
+        apart = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        if not apart:
+            return
+        said = [f"{name} {_told(theirs, name)} (there: {_told(mine, name)})" for name in apart[:5]]
+        more = f", and {len(apart) - 5} more" if len(apart) > 5 else ""
+        raise OptionError(
+            f"{shown(str(folder))} holds results of another run: got {', '.join(said)}{more}. Expected the same settings, "
+            "for rows of one table must be comparable. Choose another folder, or run with the settings of this one."
+        )
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level of names with dots.
+
+    >>> flattened({"tol": 0.01, "model": {"weights": "abc"}})
+    {'tol': 0.01, 'model.weights': 'abc'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            found |= flattened(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _told(settings: Mapping[str, Any], name: str) -> str:
+    return shortened(shown(json.dumps(settings[name])), 40) if name in settings else "nothing"
+
+
+# ---- parts -------------------------------------------------------------------------------------------------------------------
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The parts in a folder, in order."""
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _PART.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def write_part(path: Path, table: pa.Table) -> None:
+    """Write a part, which appears under its name when all of it is on the disk."""
+    parquet = arrow().parquet
+    with replacing(path) as part:
+        parquet.write_table(table, part, compression="zstd")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn an error in reading a part into one that says what to do."""
+    pa = arrow()
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise FileError(
+            f"{shown(str(path))} cannot be read ({first_line(error)}); expected a part as it was written. Move it away: the "
+            "same run then explains its inputs again."
+        ) from None
+
+
+def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a part, or some of its columns.
+
+    Raises:
+        FileError: the part cannot be read; the message says what to do.
+    """
+    with _reading(path), arrow().parquet.ParquetFile(path) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+
+
+def name_of(key: str) -> bytes:
+    """A digest of a key, of 16 bytes that do not end in zero, which numpy would cut."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return digest[:-1] + bytes([digest[-1] | 1])
+
+
+_IDENTITY = ("key", "input_digest", "status")
+
+
+class KeyIndex:
+    """Where the row of each key is, in some 40 bytes for each: of millions of inputs most are in sorted arrays.
+
+    A place is the number of the part, the row in it, and whether it is a success.
+    """
+
+    RECENT = 1 << 16
+    """Keys that are held in a dict before they are sorted in."""
+
+    def __init__(self) -> None:
+        self._names = np.empty(0, "S16")
+        self._places = np.empty(0, np.int64)
+        self._digests = np.empty(0, "S16")
+        self._recent: dict[bytes, tuple[int, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._names) + len(self._recent)
+
+    def add(self, key: str, part: int, row: int, *, ok: bool, digest: str) -> None:
+        """Remember where a key's row is, in place of any earlier one."""
+        self._recent[name_of(key)] = ((part << 33) | (row << 1) | ok, digest.encode()[:16])
+        if len(self._recent) > self.RECENT:
+            self._merge()
+
+    def get(self, key: str) -> tuple[int, int, bool, str] | None:
+        """The part, the row, whether it is a success, and the digest of the input; None if the key is not known."""
+        name = name_of(key)
+        found = self._recent.get(name)
+        if found is None:
+            at = int(np.searchsorted(self._names, np.bytes_(name)))
+            if at == len(self._names) or self._names[at] != name:
+                return None
+            found = int(self._places[at]), bytes(self._digests[at])
+        place, digest = found
+        return place >> 33, (place >> 1) & 0xFFFFFFFF, bool(place & 1), digest.decode()
+
+    def _merge(self) -> None:
+        names = np.array(list(self._recent), "S16")
+        places = np.array([place for place, _ in self._recent.values()], np.int64)
+        digests = np.array([digest for _, digest in self._recent.values()], "S16")
+        old = ~np.isin(self._names, names)
+        names = np.concatenate([self._names[old], names])
+        order = np.argsort(names, kind="stable")
+        self._names = names[order]
+        self._places = np.concatenate([self._places[old], places])[order]
+        self._digests = np.concatenate([self._digests[old], digests])[order]
+        self._recent = {}
+
+
+def _identities(path: Path) -> Iterator[tuple[str, str, bool]]:
+    """Key, digest of the input and success of the rows of a part."""
+    table = read_part(path, _IDENTITY)
+    keys, digests, statuses = (table.column(name).to_pylist() for name in _IDENTITY)
+    for key, digest, status in zip(keys, digests, statuses, strict=True):
+        yield key, digest or "", status != FAILED
+
+
+def tidy(folder: Path) -> int:
+    """Leave one row for each key in a folder of parts, and few parts; nobody else may write there meanwhile.
+
+    Of several rows for the same input a success counts more than a failure, and a later one more than an earlier; where the
+    input has changed under its key, the later row counts. A kill at any moment leaves nothing that the next call does not mend.
+
+    Returns:
+        How many rows were left out.
+    """
+    best: dict[bytes, tuple[bool, str, Path, int]] = {}
+    dropped: dict[Path, set[int]] = {}
+    for path, row, key, digest, ok in _doubles(folder):
+        name = name_of(key)
+        known = best.get(name)
+        if known is not None:
+            mine = ok >= known[0] or digest != known[1]
+            loser = known[2:] if mine else (path, row)
+            dropped.setdefault(loser[0], set()).add(loser[1])
+            if not mine:
+                continue
+        best[name] = ok, digest, path, row
+    for path, rows in dropped.items():
+        table = read_part(path)
+        left = table.filter(arrow().array([i not in rows for i in range(table.num_rows)]))
+        if left.num_rows:
+            write_part(path, left)
+        else:
+            remove(path)
+    layout = layout_of(folder)
+    for path in parts_of(folder):
+        if not _schema(path).equals(layout.schema(), check_metadata=True):
+            write_part(path, layout.cast(read_part(path)))
+    _merge_small(folder)
+    return sum(map(len, dropped.values()))
+
+
+def layout_of(folder: Path) -> TableLayout:
+    """The layout that holds the rows of all parts."""
+    found = TableLayout()
+    for path in parts_of(folder):
+        found = found.union(TableLayout.read(_schema(path)))
+    return found
+
+
+def _doubles(folder: Path) -> Iterator[tuple[Path, int, str, str, bool]]:
+    """The rows whose keys are there more than once: part, row, key, digest of the input, whether it is a success."""
+    names = [np.array([name_of(key) for key, _, _ in _identities(path)], "S16") for path in parts_of(folder)]
+    every = np.concatenate(names) if names else np.empty(0, "S16")
+    found, counts = np.unique(every, return_counts=True)
+    twice = set(found[counts > 1].tolist())
+    if not twice:
+        return
+    for path in parts_of(folder):
+        for row, (key, digest, ok) in enumerate(_identities(path)):
+            if name_of(key) in twice:
+                yield path, row, key, digest, ok
+
+
+def _merge_small(folder: Path) -> None:
+    """Merge neighbouring parts as long as they are small together. The first of them is replaced, then the others go."""
+    waiting: list[Path] = []
+    size = 0
+    for path in [*parts_of(folder), None]:
+        own = 0 if path is None else path.stat().st_size
+        if path is None or size + own > PART_BYTES:
+            if len(waiting) > 1:
+                tables = [read_part(one) for one in waiting]
+                write_part(waiting[0], arrow().concat_tables(tables).combine_chunks())
+                for one in waiting[1:]:
+                    remove(one)
+            waiting, size = [], 0
+        if path is not None:
+            waiting.append(path)
+            size += own
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------------
+
+
+class TableStore:
+    """A table that a run writes to: the rows of earlier runs are found by their keys, new ones are added in parts.
+
+    Attributes:
+        folder: where the table is.
+        manifest: what it is made with.
+        layout: the types of its columns so far.
+    """
+
+    CACHED = 4
+    """Parts that are held in memory to read rows from: neighbouring inputs have neighbouring rows."""
+
+    def __init__(self, folder: Path, manifest: Manifest, *, again: bool = False) -> None:
+        """Use :meth:`opened`, which takes the lock."""
+        self.folder, self.manifest = folder, manifest
+        self.layout = TableLayout()
+        self._waiting: list[Row] = []
+        self._waiting_at: dict[str, int] = {}
+        self._bytes, self._since = 0, time.monotonic()
+        self._cache: OrderedDict[int, list[Row]] = OrderedDict()
+        self._index = KeyIndex()
+        self._next = 1
+        self._look()
+        self._hidden = self._next if again else 0  # rows in earlier parts are to be made again
+
+    @staticmethod
+    @contextmanager
+    def opened(folder: Path, manifest: Manifest, *, again: bool = False) -> Iterator[TableStore]:
+        """Open the table in a folder, which nobody else can do until the block ends; what waits is written when it does.
+
+        Args:
+            folder: a new folder, or that of a table with the same settings.
+            manifest: what the rows are made with.
+            again: find no row of an earlier run; each stays until it is replaced.
+
+        Raises:
+            FileError: the folder cannot be read or written, another process has opened it, or it holds something else.
+            OptionError: its rows were made with other settings; the message says which.
+        """
+        arrow()
+        ready(folder)
+        with locked(folder):
+            if (folder / MANIFEST).exists():
+                Manifest.read(folder).check_same(manifest, folder)
+            elif parts := parts_of(folder):
+                raise FileError(
+                    f"{shown(str(folder))} holds {parts[0].name} but no {MANIFEST}; expected an empty folder, or that of an "
+                    "earlier run. Choose another one."
+                )
+            else:
+                manifest.write(folder)
+            tidy(folder)
+            store = TableStore(folder, manifest, again=again)
+            try:
+                yield store
+            except BaseException:
+                with suppress(FileError):  # the first error is the one to be said
+                    store.flush()
+                raise
+            store.flush()
+
+    def known(self, key: str) -> tuple[bool, str] | None:
+        """Whether an input was explained, and the digest that it had; None if there is no row of it."""
+        if key in self._waiting_at:
+            row = self._waiting[self._waiting_at[key]]
+            return row.ok, row.input_digest
+        found = self._index.get(key)
+        if found is None or found[0] < self._hidden:
+            return None
+        return found[2], found[3]
+
+    def get(self, key: str) -> Row | None:
+        """The row of an input; None if there is none."""
+        if key in self._waiting_at:
+            return self._waiting[self._waiting_at[key]]
+        found = self._index.get(key)
+        if found is None or found[0] < self._hidden:
+            return None
+        return self._part(found[0])[found[1]]
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Add rows. They are on the disk after :meth:`flush`, which comes by itself every few seconds."""
+        for row in rows:
+            if row.key in self._waiting_at:
+                self._waiting[self._waiting_at[row.key]] = row
+            else:
+                self._waiting_at[row.key] = len(self._waiting)
+                self._waiting.append(row)
+            self._bytes += _size_of(row)
+        if self._bytes >= PART_BYTES or time.monotonic() - self._since >= PART_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as a part."""
+        self._since = time.monotonic()
+        if not self._waiting:
+            return
+        self.layout = self.layout.holding(self._waiting, self.manifest.keep)
+        write_part(self.folder / f"part-{self._next:06d}.parquet", self.layout.table(self._waiting))
+        for i, row in enumerate(self._waiting):
+            self._index.add(row.key, self._next, i, ok=row.ok, digest=row.input_digest)
+        self._next += 1
+        self._waiting, self._waiting_at, self._bytes = [], {}, 0
+
+    def finish(self) -> None:
+        """Write what waits, leave one row for each key, and merge small parts."""
+        self.flush()
+        tidy(self.folder)
+        self._look()
+        self._hidden = 0
+
+    def _look(self) -> None:
+        """See what is in the folder."""
+        self._index, self._cache, self.layout = KeyIndex(), OrderedDict(), layout_of(self.folder)
+        for path in parts_of(self.folder):
+            number = int(path.stem.partition("-")[2])
+            for row, (key, digest, ok) in enumerate(_identities(path)):
+                self._index.add(key, number, row, ok=ok, digest=digest)
+            self._next = max(self._next, number + 1)
+
+    def _part(self, number: int) -> list[Row]:
+        if number not in self._cache:
+            table = read_part(self.folder / f"part-{number:06d}.parquet")
+            self._cache[number] = TableLayout.read(table.schema).rows(table)
+            while len(self._cache) > self.CACHED:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(number)
+        return self._cache[number]
+
+
+def _schema(path: Path) -> pa.Schema:
+    """The columns of a part."""
+    pa = arrow()
+    with _reading(path):
+        return pa.parquet.read_schema(path)
+
+
+def _size_of(row: Row) -> int:
+    values = 0 if row.attributions is None else np.asarray(row.attributions).nbytes
+    return values + len(row.details or "") + len(row.sentence or "") + 400
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExplainedTable:
+    """A table of many inputs, to be read.
+
+    Attributes:
+        folder: where it is.
+        manifest: what it was made with.
+    """
+
+    folder: Path
+    manifest: Manifest
+
+    @staticmethod
+    def open(folder: str | Path) -> ExplainedTable:
+        """Open a table: a folder of parts, or the output of a command that has one inside.
+
+        Raises:
+            FileError: there is no table.
+        """
+        place = Path(folder)
+        inside = place / "table"
+        if not (place / MANIFEST).exists() and (inside / MANIFEST).exists():
+            place = inside
+        return ExplainedTable(place, Manifest.read(place))
+
+    @property
+    def parts(self) -> list[Path]:
+        """The files with the rows, in order."""
+        return parts_of(self.folder)
+
+    def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows, or some of their columns, as an Arrow table."""
+        layout = layout_of(self.folder)
+        if columns is not None and (unknown := [name for name in columns if name not in layout.schema().names]):
+            raise OptionError(f"got the columns {unknown}; expected some of {', '.join(layout.schema().names)}.")
+        tables = [layout.cast(read_part(path)) for path in self.parts] or [layout.schema().empty_table()]
+        found = arrow().concat_tables(tables if columns is None else [table.select(list(columns)) for table in tables])
+        return found
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order, one part at a time."""
+        for path in self.parts:
+            table = read_part(path)
+            yield from TableLayout.read(table.schema).rows(table)
+
+    def pandas(self, columns: Sequence[str] | None = None) -> Any:
+        """All rows, or some of their columns, as a pandas ``DataFrame``."""
+        return self.arrow(columns).to_pandas()
+
+    def __len__(self) -> int:
+        parquet = arrow().parquet
+        return sum(parquet.read_metadata(path).num_rows for path in self.parts)
+
+
+def with_file(row: Row, file: Path, folder: Path) -> Row:
+    """A row whose attributions are in a file beside the table."""
+    return replace(row, attributions=None, attribution_file=file.relative_to(folder).as_posix())
