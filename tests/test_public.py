@@ -29,9 +29,11 @@ NAMES = {
     "analysis",
     "axioms",
     "baselines",
+    "batch",
     "compare",
     "compare_models",
     "errors",
+    "explain_many",
     "integrated_gradients",
     "integrated_hessians",
     "methods",
@@ -59,6 +61,10 @@ OPTIONAL = [
     "rdkit",
     "chemprop",
     "admet_ai",
+    "pyarrow",
+    "pandas",
+    "ray",
+    "yaml",
 ]
 
 
