@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from ..errors import (
     ConvergenceWarning,
     IntegrandError,
@@ -29,11 +31,12 @@ from ..errors import (
     quiet,
 )
 from ..evaluation.progress import in_notebook
+from ..files import writing
 from ..words import byte_size, first_line, shown
-from .identity import digest_of_input, settings_of
-from .rows import KEEPING, MOST_VALUES, Keeping, Row, rows_of
+from .identity import described, digest_of_input, settings_of
+from .rows import KEEPING, MOST_VALUES, Keeping, Row, key_text, rows_of
 from .sources import Key, KeyedInput, inputs_of
-from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_of
+from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_of, short_digest
 
 Item = TypeVar("Item")
 
@@ -49,12 +52,15 @@ class BatchTask(ABC, Generic[Item]):
 
     Attributes:
         together: inputs that are explained in one call.
-        stops: errors that no input is to blame for, such as an unknown option: they end the run. Any other becomes the failure
+        stops: errors that no input is to blame for, such as a missing package: they end the run. Any other becomes the failure
             of its input, and the run goes on.
+        doubts: errors that end the run as long as no input was ever explained, for then the call is wrong, such as an unknown
+            option. Later they are failures of their inputs, such as a label that the model does not have.
     """
 
     together: int = 1
-    stops: ClassVar[tuple[type[BaseException], ...]] = (OptionError, TargetError, MissingExtraError, TrustError)
+    stops: ClassVar[tuple[type[BaseException], ...]] = (MissingExtraError, TrustError)
+    doubts: ClassVar[tuple[type[BaseException], ...]] = (OptionError, TargetError)
 
     @abstractmethod
     def key(self, item: Item) -> str:
@@ -256,9 +262,15 @@ def plan(task: BatchTask[Item], new: Mapping[str, Item]) -> tuple[list[list[str]
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of a result: why there is none."""
+    """In place of a result: why there is none.
+
+    Attributes:
+        why: the reason, for the row of the input.
+        doubt: the error, if it may be a mistake in the call rather than one in the input.
+    """
 
     why: str
+    doubt: BaseException | None = None
 
 
 def explain_batch(task: BatchTask[Item], items: Sequence[Item]) -> list[Any]:
@@ -273,16 +285,27 @@ def explain_batch(task: BatchTask[Item], items: Sequence[Item]) -> list[Any]:
     """
     try:
         with quiet(ConvergenceWarning):  # the status of the row says it
-            return list(task.explain(items))
+            found = list(task.explain(items))
+        if len(found) != len(items):
+            raise OptionError(f"got {len(found)} results for {len(items)} inputs; expected one for each, in the same order.")
+        return found
     except task.stops:
         raise
     except Exception as error:
         if len(items) == 1:
-            return [Failed(_why(error))]
-        return [explain_batch(task, [item])[0] for item in items]
+            return [Failed(_why(error), error if isinstance(error, task.doubts) else None)]
+        del error  # with all that its frames hold: after lack of memory, that much less
+    return [explain_batch(task, [item])[0] for item in items]
 
 
-def explain_window(task: BatchTask[Item], new: Mapping[str, Item], watch: BatchWatcher | None = None) -> dict[str, Row]:
+def explain_window(
+    task: BatchTask[Item],
+    new: Mapping[str, Item],
+    watch: BatchWatcher | None = None,
+    *,
+    digests: Mapping[str, str] | None = None,
+    proven: bool = False,
+) -> dict[str, Row]:
     """Explain inputs in batches of about the same size; their rows by their keys, in the order of the inputs.
 
     It depends on nothing but the task and the inputs: another process, or another machine, gives the same bits.
@@ -291,19 +314,33 @@ def explain_window(task: BatchTask[Item], new: Mapping[str, Item], watch: BatchW
         task: what to do with an input.
         new: the inputs by their keys.
         watch: told how far it is.
+        digests: of the inputs, where they are known already.
+        proven: whether the task has explained any input before: ``task.doubts`` are failures of inputs then.
     """
     watch = watch or _Nobody()
-    digests = {key: task.digest(item) for key, item in new.items()}  # before the work, during which a file may change
+    if digests is None:  # before the work, during which a file may change
+        digests = {key: input_digest(task, item) for key, item in new.items()}
     batches, failed = plan(task, new)
     rows = {key: Row.failed(key, why) for key, why in failed.items()}
     watch.advance(len(failed), len(failed))
     for batch in batches:
         watch.begin(task.name(new[batch[0]]))
         found = explain_batch(task, [new[key] for key in batch])
+        proven = proven or not all(isinstance(one, Failed) for one in found)
+        if not proven and (doubt := next((one.doubt for one in found if one.doubt is not None), None)) is not None:
+            raise doubt
         for key, one in zip(batch, found, strict=True):
             rows[key] = Row.failed(key, one.why) if isinstance(one, Failed) else task.row(new[key], one)
         watch.advance(len(batch), sum(isinstance(one, Failed) for one in found))
     return {key: _signed(rows[key], key, digests[key], task.columns(item)) for key, item in new.items()}
+
+
+def input_digest(task: BatchTask[Item], item: Item) -> str:
+    """What tells that an input has changed under its key, as the table holds it; empty if that cannot be told."""
+    try:
+        return short_digest(task.digest(item))
+    except Exception:  # a file that cannot be read, a picture that is cut off: explaining it will say so
+        return ""
 
 
 def _signed(row: Row, key: str, digest: str, columns: Mapping[str, Any]) -> Row:
@@ -320,21 +357,14 @@ def _explain_window(
 ) -> list[BatchOutcome[Item]]:
     """Explain what the store does not hold of some inputs; the outcome of each, in order."""
     new: dict[str, Item] = {}
-    made: list[Callable[[], BatchOutcome[Item]]] = []
-
-    def outcome(item: Item, key: str, **how: bool) -> Callable[[], BatchOutcome[Item]]:
-        def give() -> BatchOutcome[Item]:
-            state = store.known(key)
-            return BatchOutcome(item, key, lambda: _kept(store, key), failed=state is not None and not state[0], **how)
-
-        return give
-
+    digests: dict[str, str] = {}
+    looked_at: list[tuple[Item, str, dict[str, bool]]] = []
     for item in window:
-        key = task.key(item)
-        digest = task.digest(item)
+        key = key_text(task.key(item))
+        digest = input_digest(task, item)
         if (twin := mine.get(key)) is not None:
             watch.advance(1)
-            made.append(outcome(item, key, repeated=True, clashes=bool(digest and twin[3] and digest != twin[3])))
+            looked_at.append((item, key, {"repeated": True, "clashes": bool(digest and twin[3] and digest != twin[3])}))
             continue
         mine.add(key, 0, 0, ok=True, digest=digest)
         state = store.known(key)
@@ -344,13 +374,21 @@ def _explain_window(
         elif holds:
             holds = task.is_current(item, lambda key=key: store.get(key))  # type: ignore[misc]
         if not holds:
-            new[key] = item
+            new[key], digests[key] = item, digest
         else:
             watch.advance(1, int(state is not None and not state[0]))
-        made.append(outcome(item, key, known=holds))
-    if new:
-        store.put(list(explain_window(task, new, watch).values()))
-    return [give() for give in made]
+        looked_at.append((item, key, {"known": holds}))
+    rows = explain_window(task, new, watch, digests=digests, proven=store.holds_results) if new else {}
+    if rows:
+        store.put(list(rows.values()))
+
+    def outcome(item: Item, key: str, how: dict[str, bool]) -> BatchOutcome[Item]:
+        if (row := rows.get(key)) is not None:  # no need to read it from the part where it may be by now
+            return BatchOutcome(item, key, lambda: row, failed=not row.ok, **how)
+        state = store.known(key)
+        return BatchOutcome(item, key, lambda: _kept(store, key), failed=state is not None and not state[0], **how)
+
+    return [outcome(*one) for one in looked_at]
 
 
 def _kept(store: TableStore, key: str) -> Row:
@@ -389,8 +427,8 @@ class CallableTask(BatchTask[KeyedInput]):
             raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
         self._explain, self._size = explain, size or getattr(explain, "size", None)
         self.together: int = together if together is not None else getattr(explain, "together", TOGETHER)
-        if self.together < 1:
-            raise OptionError(f"got together={together}; expected how many inputs are explained in one call, at least 1.")
+        if not isinstance(self.together, int) or self.together < 1:
+            raise OptionError(f"got together={together!r}; expected how many inputs are explained in one call, at least 1.")
         self.folder, self.keep = folder, keep
 
     def key(self, item: KeyedInput) -> str:
@@ -398,8 +436,8 @@ class CallableTask(BatchTask[KeyedInput]):
         return item.key
 
     def digest(self, item: KeyedInput) -> str:
-        """A digest of what is explained."""
-        return digest_of_input(item.item)
+        """A digest of what is explained, and of what the input brings along: both are in its row."""
+        return digest_of_input((item.item, item.columns) if item.columns else item.item)
 
     def problem(self, item: KeyedInput) -> str:
         """What the source found wrong with it."""
@@ -419,7 +457,7 @@ class CallableTask(BatchTask[KeyedInput]):
 
     def row(self, item: KeyedInput, found: Row) -> Row:
         """The row, with its attributions in a file beside the table if they are large."""
-        large = found.attributions is not None and found.attributions.size > MOST_VALUES
+        large = found.attributions is not None and np.size(found.attributions) > MOST_VALUES
         if self.keep == "none":
             return replace(found, attributions=None, attribution_errors=None)
         if self.keep == "files" or (self.keep == "auto" and large):
@@ -432,7 +470,8 @@ def _in_file(row: Row, key: str, folder: Path) -> Row:
     if row.whole is None:
         return row
     place = folder / FILES
-    place.mkdir(exist_ok=True)
+    with writing(place):
+        place.mkdir(exist_ok=True)
     file = place / f"{name_of(key).hex()}.safetensors"
     row.whole.save(file)
     return replace(row, attributions=None, attribution_file=f"{FILES}/{file.name}")
@@ -445,7 +484,7 @@ def explain_many(
     *,
     key: Key = None,
     column: str | None = None,
-    carry: Sequence[str] = (),
+    carry: Sequence[str] | Mapping[str, str] = (),
     attributions: Keeping = "auto",
     together: int | None = None,
     size: Callable[[Any], float] | None = None,
@@ -478,7 +517,8 @@ def explain_many(
         out: the folder; made if there is none.
         key: what tells inputs apart: a column, or a function of the input. Default: the place in the source, or the path.
         column: where inputs are rows of a table, the column that is explained. Default: the row as a dict.
-        carry: where inputs are rows, further columns that are copied into the table, such as the true label.
+        carry: where inputs are rows, further columns that are copied into the table, such as the true label; a mapping
+            gives them other names there: ``{"target": "true_target"}``.
         attributions: how attributions are kept: ``values`` as a list of a fixed size, ``lists`` for inputs of different sizes,
             ``files`` in a file beside the table for each input, ``none``. ``auto`` takes files for inputs with more than 4096
             features, and lists of any size where features have names of their own (words, atoms).
@@ -499,18 +539,31 @@ def explain_many(
     folder = Path(out)
     inputs, total = inputs_of(source, key=key, column=column, carry=carry)
     task = CallableTask(explain, folder, together=together, size=size, keep=attributions)
-    made = settings_of(explain) | {"together": task.together} | ({"settings": dict(settings)} if settings else {})
+    made = made_with(settings_of(explain), task.together, settings)
     summary: BatchSummary[KeyedInput] = BatchSummary()
     start = time.monotonic()
     with (
         TableStore.opened(folder, Manifest(made, attributions, title), again=again) as store,
-        stopped_by_signals(),
+        stopped_by_signals() as stop,
         watching(progress, total) as watch,
     ):
         for outcome in explain_each(task, inputs, store, watcher=watch, retry_failed=retry_failed):
-            summary.add(outcome)
+            # Not the input itself, which may be large: failures are held until the end.
+            summary.add(replace(outcome, item=replace(outcome.item, item=None)) if outcome.failed else outcome)
+            stop.check()
         store.finish()
     return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
+
+
+def made_with(known: Mapping[str, Any], together: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Everything that a row depends on beside its input, as the manifest of a table has it.
+
+    Args:
+        known: of what explains, from :func:`~integrand.batch.identity.settings_of`.
+        together: inputs that are explained in one call.
+        settings: what the user adds.
+    """
+    return {**known, "together": together, **({"settings": described(dict(settings))} if settings else {})}
 
 
 @dataclass(frozen=True, repr=False)
@@ -549,28 +602,40 @@ class ManyExplained:
         return "\n".join(lines)
 
 
+class StopRequest:
+    """A signal that asked the run to stop, if there was one."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def ask(self, number: int, _: object) -> None:
+        """Handle the signal: end the block at once."""
+        self._number = number
+        self.check()
+
+    def check(self) -> None:
+        """End the block if a signal asked for it; once more, for where it was asked, the end may have gone unheard."""
+        if self._number:
+            raise SystemExit(128 + self._number)
+
+
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
+def stopped_by_signals() -> Iterator[StopRequest]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what is done is written; the exit code tells which it was.
 
     In the main thread, and where nobody else has a say in these signals.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
+    stop = StopRequest()
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in wanted if signal.getsignal(number) is signal.SIG_DFL}
+    mine = threading.current_thread() is threading.main_thread()
+    before = [number for number in wanted if mine and signal.getsignal(number) is signal.SIG_DFL]
     for number in before:
-        signal.signal(number, stop)
+        signal.signal(number, stop.ask)
     try:
-        yield
+        yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -6,8 +6,9 @@ are the same for all of them, so that one query, one summary and one export serv
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from ..certificate import Certificate, ExampleCertificate, Status
 from ..errors import InputError, MissingExtraError, OptionError
 from ..sum_errors import ErrorDraws
 from ..trees import flatten
-from ..words import finite
+from ..words import finite, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,15 @@ MOST_VALUES = 4096
 
 Column = bool | int | float | str | None
 """A value of a column that the input brought along."""
+
+
+def key_text(key: str) -> str:
+    r"""A key as the table holds it: halves of characters, as names of files may have them, are written out.
+
+    >>> key_text("caf\udce9"), key_text("café")
+    ('caf\\udce9', 'café')
+    """
+    return key if key.isascii() else key.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True)
@@ -190,13 +200,64 @@ def _row_of(found: object) -> Row:
         if isinstance(row, Row):
             return row
     if isinstance(found, Mapping):
-        known = set(COLUMN_NAMES) - {"key", "input_digest"}
-        ours = {name: value for name, value in found.items() if name in known}
-        return Row(**{"status": Status.EXACT.value} | ours, columns={k: v for k, v in found.items() if k not in known})
+        return _row_of_mapping(found)
     raise OptionError(
         f"explain gave a {type(found).__name__} for an input; expected an integrand.Attribution, a result of integrand.apps, "
         "an integrand.batch.Row, or a dict with columns of one."
     )
+
+
+_TEXTS = ("prediction", "target", "status", "sentence", "failure", "attribution_file", "details")
+_LISTS = {"notes": str, "features": str, "groups": str, "attribution_errors": float, "group_sums": float}
+
+
+def _row_of_mapping(found: Mapping[Any, Any]) -> Row:
+    """A row of columns that a user's function gave, each as its column holds it."""
+    known = set(COLUMN_NAMES) - {"key", "input_digest"}
+    ours: dict[str, Any] = {"status": FAILED if found.get("failure") else Status.EXACT.value}
+    for name in known & found.keys():
+        if (value := found[name]) is None:
+            continue
+        try:
+            if name == "attributions":
+                ours[name] = _numbers(value)
+            elif name in _LISTS:
+                if isinstance(value, (str, bytes)):
+                    raise TypeError("a single text")
+                ours[name] = tuple(_LISTS[name](one) for one in value)
+            else:
+                ours[name] = str(value) if name in _TEXTS else (int if name in ("evaluations", "forwards") else float)(value)
+        except (TypeError, ValueError, RuntimeError):
+            many = {str: "a list of texts", float: "a list of numbers"}
+            what = "numbers" if name == "attributions" else many[_LISTS[name]] if name in _LISTS else "a number"
+            raise OptionError(f"explain gave {name}={shortened(repr(value), 60)}; expected {what}.") from None
+    columns = {key_text(str(name)): plain(value) for name, value in found.items() if name not in known}
+    check_columns(columns)
+    return Row(**ours, columns=columns)
+
+
+def _numbers(values: Any) -> np.ndarray[Any, Any]:
+    """Numbers as an array: of float64 if they are such an array or tensor, of float32 otherwise."""
+    wide = str(getattr(values, "dtype", "")).endswith("float64")
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double()
+    return np.asarray(values, np.float64 if wide else np.float32)
+
+
+def plain(value: Any) -> Any:
+    """A value of a column: numbers of numpy and torch as Python has them, everything that is no number as text."""
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):
+        value = value.tolist()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def check_columns(names: Iterable[str]) -> None:
+    """Refuse names for the columns that inputs bring along which the table has of its own."""
+    for name in set(names) & set(COLUMN_NAMES):
+        raise OptionError(
+            f"got a column {name!r}, which the table has of its own; give it another name: carry={{{name!r}: 'own_{name}'}} "
+            f"for one of the source, 'own_{name}' for one that explain gives."
+        )
 
 
 def attribution_row(found: Attribution, index: int, **known: Any) -> Row:
@@ -249,7 +310,8 @@ class TableLayout:
         shape: the shape of every input's attributions, which are then kept as lists of a fixed size.
         ragged: whether attributions are kept as lists of any size; with neither, there are none yet.
         wide: whether attributions are kept in float64.
-        columns: by name, the type of each column that inputs bring along: ``bool``, ``int64``, ``double`` or ``string``.
+        columns: by name, the type of each column that inputs bring along: ``bool``, ``int64``, ``double`` or ``string``; empty
+            as long as it holds nothing.
     """
 
     shape: tuple[int, ...] | None = None
@@ -269,8 +331,6 @@ class TableLayout:
             columns = {
                 name: kind for name, value in row.columns.items() if (kind := _type_of(value)) or name not in found.columns
             }
-            for name in columns.keys() & set(COLUMN_NAMES):
-                raise OptionError(f"got a column {name!r}, which the table has of its own; give it another name.")
             own = TableLayout(columns=columns)
             if row.attributions is not None:
                 values = np.asarray(row.attributions)
@@ -294,9 +354,9 @@ class TableLayout:
     def read(schema: pa.Schema) -> TableLayout:
         """The layout of a part that was written."""
         kind = schema.field("attributions").type
-        text = (schema.metadata or {}).get(b"integrand.shape", b"").decode()
+        text = (schema.metadata or {})[b"integrand.shape"].decode()
         shape = tuple(int(part) for part in text.split(",") if part) if text not in ("", "any") else None
-        others = {one.name: _KINDS.get(str(one.type), "string") for one in schema if one.name not in COLUMN_NAMES}
+        others = json.loads((schema.metadata or {})[b"integrand.columns"])
         return TableLayout(shape, text == "any", str(kind.value_type) == "double", others)
 
     def schema(self) -> pa.Schema:
@@ -319,20 +379,28 @@ class TableLayout:
         parts = [pa.field(name, kinds.get(name, pa.string()), nullable=name != "key") for name in COLUMN_NAMES]
         parts += [pa.field(name, known.get(kind, pa.string())) for name, kind in self.columns.items()]
         shape = "any" if self.ragged else "" if self.shape is None else ",".join(map(str, self.shape)) or ","
-        return pa.schema(parts, metadata={"integrand.shape": shape})
+        return pa.schema(parts, metadata={"integrand.shape": shape, "integrand.columns": json.dumps(dict(self.columns))})
 
-    def cast(self, table: pa.Table) -> pa.Table:
-        """A part that was written before the layout became this one."""
+    def cast(self, table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
+        """A part that was written before the layout became this one, or some of its columns."""
         schema = self.schema()
+        if names is not None:
+            schema = arrow().schema([schema.field(name) for name in names], metadata=schema.metadata)
         if table.schema.equals(schema, check_metadata=True):
             return table
         pa = arrow()
         columns = []
         for part in schema:
             have = table.column(part.name) if part.name in table.column_names else pa.nulls(table.num_rows, part.type)
-            if have.type != part.type and pa.types.is_fixed_size_list(part.type):  # nothing but nulls in it so far
-                have = pa.array(have.to_pylist(), part.type)
-            columns.append(have if have.type == part.type else have.cast(part.type))
+            if have.type == part.type:
+                pass
+            elif have.null_count == len(have):
+                have = pa.nulls(len(have), part.type)
+            elif pa.types.is_string(part.type):  # not Arrow's own: a value has one text, whatever the column held before
+                have = pa.array([_as_type(value, "string") for value in have.to_pylist()], part.type)
+            else:
+                have = have.cast(part.type)
+            columns.append(have)
         return pa.Table.from_arrays(columns, schema=schema)
 
     def table(self, rows: Sequence[Row]) -> pa.Table:
@@ -354,18 +422,34 @@ class TableLayout:
     def rows(self, table: pa.Table) -> list[Row]:
         """The rows of an Arrow table with this layout."""
         found = []
-        for values in table.to_pylist():
-            known = {name: values[name] for name in COLUMN_NAMES if name in values}
-            for name in ("notes", "features", "groups", "group_sums", "attribution_errors"):
+        attributions = self._arrays(table.column("attributions")) if "attributions" in table.column_names else None
+        rest = table if attributions is None else table.drop_columns(["attributions"])
+        for i, values in enumerate(rest.to_pylist()):
+            known = {name: values.pop(name) for name in COLUMN_NAMES if name in values}
+            for name in _LISTS:
                 if known.get(name) is not None:
                     known[name] = tuple(known[name])
-            if known.get("attributions") is not None:
-                kept = np.array(known["attributions"], np.float64 if self.wide else np.float32)
-                known["attributions"] = kept if self.shape is None else kept.reshape(self.shape)
             known["notes"] = known.get("notes") or ()
-            others = {name: value for name, value in values.items() if name not in COLUMN_NAMES}
-            found.append(Row(**known, columns=others))
+            found.append(Row(**known, attributions=None if attributions is None else attributions[i], columns=values))
         return found
+
+    def _arrays(self, column: pa.ChunkedArray) -> list[np.ndarray[Any, Any] | None]:
+        """The attributions of each row, without a Python number for every one of them."""
+        found: list[np.ndarray[Any, Any] | None] = []
+        for chunk in column.chunks:
+            flat, begin = chunk.flatten().to_numpy(zero_copy_only=False), 0
+            for length in chunk.value_lengths().to_pylist() if self.shape is None else _lengths(chunk, math.prod(self.shape)):
+                if length is None:
+                    found.append(None)
+                    continue
+                own = flat[begin : begin + length].copy()
+                found.append(own if self.shape is None else own.reshape(self.shape))
+                begin += length
+        return found
+
+
+def _lengths(chunk: Any, size: int) -> list[int | None]:
+    return [size if valid else None for valid in chunk.is_valid().to_pylist()]
 
 
 def _plain(value: Any) -> Any:
@@ -379,9 +463,6 @@ def _plain(value: Any) -> Any:
 
 def _flat(values: Any) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(values).reshape(-1)
-
-
-_KINDS = {"bool": "bool", "int64": "int64", "double": "double"}
 
 
 def _type_of(value: Column) -> str:
@@ -410,4 +491,11 @@ def _as_type(value: Any, kind: str) -> Column:
         return bool(value)
     if kind == "int64":
         return int(value)
-    return float(value) if kind == "double" else str(_plain(value) if isinstance(value, str) else value)
+    if kind == "double":
+        return float(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return str(
+            int(number) if number.is_integer() and abs(number) < 2**53 else number
+        )  # 5 and 5.0 have one text, whichever the column held before
+    return str(_plain(value) if isinstance(value, str) else value)

@@ -11,7 +11,10 @@ import gzip
 import io
 import json
 import math
+import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -23,13 +26,17 @@ from torch import Tensor
 from ..errors import FileError, IntegrandError, OptionError
 from ..files import reading
 from ..words import first_line, shortened, shown
-from .rows import Column, arrow
+from .rows import Column, arrow, check_columns, key_text, plain
+from .table import MANIFEST
 
 Key = str | Callable[[Any], object] | None
 """What tells inputs apart: the name of a column, a function of the input, or None for its place (the path, for files)."""
 
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 """The endings of files that are tables of inputs."""
+
+BLOCK = 256
+"""Rows of a table that are taken at a time."""
 
 LONGEST_LINE = 1 << 26
 """The most characters of a line of a table: a longer one would be held in memory as a whole."""
@@ -68,7 +75,7 @@ class InputSource:
 
 
 def inputs_of(
-    source: object, *, key: Key = None, column: str | None = None, carry: Sequence[str] = ()
+    source: object, *, key: Key = None, column: str | None = None, carry: Sequence[str] | Mapping[str, str] = ()
 ) -> tuple[Iterator[KeyedInput], int | None]:
     """The inputs of a source, and how many they are (None if that is not known).
 
@@ -77,53 +84,61 @@ def inputs_of(
             Face data set, a folder, or a file that ends in one of :data:`TABLES`.
         key: what tells inputs apart.
         column: where inputs are rows, the one that is explained; None for the row itself, as a dict.
-        carry: where inputs are rows, further columns that are carried into the table.
+        carry: where inputs are rows, further columns that are carried into the table; a mapping gives them other names there.
     """
+    if isinstance(carry, str):
+        raise OptionError(f"got carry={carry!r}; expected a list of columns: carry=[{carry!r}].")
+    named = dict(carry) if isinstance(carry, Mapping) else {name: name for name in carry}
+    check_columns(named.values())
     found = source_of(source)
-    return _keyed(found, key, column, carry), found.total
+    return _keyed(found, key, column, named), found.total
 
 
-def _keyed(source: InputSource, key: Key, column: str | None, carry: Sequence[str]) -> Iterator[KeyedInput]:
-    first = True
+DOUBTFUL = 64
+"""Inputs in a row, from the first on, without a column that was asked for, after which that is a mistake in the call."""
+
+
+def _keyed(source: InputSource, key: Key, column: str | None, carry: Mapping[str, str]) -> Iterator[KeyedInput]:
+    """The inputs of a source with their keys; an input without one gets its place, told apart from other inputs' keys."""
+    waiting: list[KeyedInput] = []
+    doubt: OptionError | None = None
+    settled = False  # an input had all that was asked for: what others lack is a mistake in the data, not in the call
     for item, problem, place in source.each():
-        if problem:
-            yield KeyedInput(place, None, {}, problem)
-            continue
+        own = place if key is None else f"input {place} of the source"
         try:
-            one = _one(item, place, key, column, carry)
+            one = KeyedInput(own, None, {}, problem) if problem else _one(item, place, own, key, column, carry)
         except OptionError as error:
-            if first:  # a mistake in the call; later, one in the data
-                raise
-            one = KeyedInput(place, None, {}, str(error))
-        first = False
-        yield one
+            doubt = doubt or error
+            one = KeyedInput(own, None, {}, str(error))
+        waiting.append(one)
+        settled = settled or not one.problem
+        if settled or doubt is None:
+            yield from waiting
+            waiting = []
+        elif len(waiting) == DOUBTFUL:
+            raise doubt
+    if waiting and doubt is not None:
+        raise doubt
 
 
-def _one(item: Any, place: str, key: Key, column: str | None, carry: Sequence[str]) -> KeyedInput:
+def _one(item: Any, place: str, own: str, key: Key, column: str | None, carry: Mapping[str, str]) -> KeyedInput:
     """An input with its key, what is explained of it, and what it brings along."""
     row = item if isinstance(item, Mapping) else {}
     missing = [name for name in (*(n for n in (key, column) if isinstance(n, str)), *carry) if name not in row]
     if missing:
         have = ", ".join(shortened(shown(str(name)), 40) for name in list(row)[:20]) or f"a {type(item).__name__}"
         raise OptionError(f"got the column {missing[0]!r}, which input {place} does not have; expected one of: {have}.")
-    columns = {name: plain(row[name]) for name in carry}
+    columns = {name: plain(row[of]) for of, name in carry.items()}
     try:
         named = place if key is None else row[key] if isinstance(key, str) else key(item)
     except IntegrandError:
         raise
     except Exception as error:  # the user's function, on an input that is not as it should be
-        return KeyedInput(place, None, columns, f"its key cannot be told ({type(error).__name__}: {first_line(error)})")
+        return KeyedInput(own, None, columns, f"its key cannot be told ({type(error).__name__}: {first_line(error)})")
     named = plain(named)
     if named is None or (isinstance(named, float) and math.isnan(named)) or str(named) == "":
-        return KeyedInput(place, None, columns, "it has no key: the value that should tell it from all others is empty")
-    return KeyedInput(str(named), item if column is None else row[column], columns)
-
-
-def plain(value: Any) -> Any:
-    """A value of a column: numbers of numpy and torch as Python has them, everything that is no number as text."""
-    if isinstance(value, Tensor) or hasattr(value, "dtype"):
-        value = value.item() if getattr(value, "ndim", 0) == 0 else value.tolist()
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+        return KeyedInput(own, None, columns, "it has no key: the value that should tell it from all others is empty")
+    return KeyedInput(key_text(str(named)), item if column is None else row[column], columns)
 
 
 def source_of(source: object) -> InputSource:
@@ -135,12 +150,20 @@ def source_of(source: object) -> InputSource:
     if isinstance(source, torch.utils.data.DataLoader):
         return _loaded(source)
     if isinstance(source, Mapping):
-        return InputSource(lambda: ((item, "", str(name)) for name, item in source.items()), len(source))
-    if isinstance(source, Tensor) and not source.ndim:
-        raise OptionError("got a tensor that is a single number as the source; expected one with an input in each row.")
-    if isinstance(source, Tensor) or (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+        if source and all(hasattr(part, "column_names") for part in source.values()):
+            splits = ", ".join(map(str, source))
+            raise OptionError(f"got a data set with the splits {splits}; expected one: data[{next(iter(source))!r}].")
+        return InputSource(lambda: ((item, "", key_text(str(name))) for name, item in source.items()), len(source))
+    if getattr(source, "ndim", 1) == 0:
+        raise OptionError("got a single number as the source; expected an array with an input in each row.")
+    if isinstance(source, (set, frozenset)):
+        raise OptionError("got a set as the source, whose order is another one in every run; expected a list: sorted(...).")
+    if (rows := _framed(source)) is not None:
+        return rows
+    numbered = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+    if numbered and not isinstance(source, (bytes, bytearray, torch.utils.data.IterableDataset)):
         return _indexed(source)
-    if isinstance(source, Iterable):
+    if isinstance(source, Iterable) and not isinstance(source, (bytes, bytearray)):
         return InputSource(lambda: ((item, "", str(i)) for i, item in enumerate(source)), _length(source))
     raise OptionError(
         f"got a {type(source).__name__} as the source; expected something to go through (a list, a DataLoader, a data set), a "
@@ -162,8 +185,6 @@ def _indexed(source: Any) -> InputSource:
         for i in range(len(source)):
             try:
                 item, problem = source[i], ""
-            except IndexError:
-                return
             except Exception as error:
                 item, problem = None, f"it cannot be read ({type(error).__name__}: {first_line(error)})"
             yield item, problem, str(i)
@@ -173,19 +194,24 @@ def _indexed(source: Any) -> InputSource:
 
 def _loaded(loader: Any) -> InputSource:
     """The examples of a DataLoader's batches, one by one; where a batch cannot be loaded, its examples are tried alone."""
-    sampler = getattr(loader, "sampler", None)
-    if isinstance(sampler, torch.utils.data.RandomSampler):
+    random = (torch.utils.data.RandomSampler, torch.utils.data.SubsetRandomSampler, torch.utils.data.WeightedRandomSampler)
+    samplers = (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
+    if any(isinstance(sampler, random) for sampler in samplers):
         raise OptionError(
             "got a DataLoader that shuffles, so that the place of an input is another one in every run; expected "
             "shuffle=False, or the data set itself."
         )
+    alone = loader.batch_sampler is None  # batch_size=None: what comes is single examples
+    streamed = isinstance(loader.dataset, torch.utils.data.IterableDataset)
 
     def each() -> Iterator[tuple[Any, str, str]]:
         place = count()
         batches = iter(loader)
-        plan = iter(loader.batch_sampler) if getattr(loader, "batch_sampler", None) is not None else None
+        plan = None if streamed else iter(([one] for one in loader.sampler) if alone else loader.batch_sampler)
         while True:
             chosen = None if plan is None else next(plan, None)
+            if plan is not None and chosen is None:
+                return
             try:
                 batch = next(batches)
             except StopIteration:
@@ -194,39 +220,88 @@ def _loaded(loader: Any) -> InputSource:
                 if chosen is None:
                     raise FileError(f"the DataLoader cannot go on ({type(error).__name__}: {first_line(error)}).") from error
                 for index in chosen:
-                    try:
-                        one = loader.collate_fn([loader.dataset[index]])
-                        yield next(_examples(one)), "", str(next(place))
-                    except Exception as why:
-                        yield None, f"it cannot be read ({type(why).__name__}: {first_line(why)})", str(next(place))
+                    yield *_alone(loader, index, alone), str(next(place))
                 continue
-            for item in _examples(batch):
+            for item in [batch] if alone else _examples(batch, None if chosen is None else len(chosen)):
                 yield item, "", str(next(place))
 
-    total = _length(getattr(loader, "dataset", loader))
+    total = _length(loader.dataset)
     return InputSource(each, None if total is None or getattr(loader, "drop_last", False) else total)
 
 
-def _examples(batch: Any) -> Iterator[Any]:
-    """The examples of a collated batch, each in the structure of the batch."""
+def _alone(loader: Any, index: Any, alone: bool) -> tuple[Any, str]:
+    """One example of a batch that could not be loaded, and what is wrong with it."""
+    try:
+        one = loader.dataset[index]
+        return (loader.collate_fn(one) if alone else next(_examples(loader.collate_fn([one]), 1))), ""
+    except Exception as error:
+        return None, f"it cannot be read ({type(error).__name__}: {first_line(error)})"
+
+
+def _examples(batch: Any, expected: int | None) -> Iterator[Any]:
+    """The examples of a batch of a DataLoader, each in the structure of the batch.
+
+    Args:
+        batch: what it gave.
+        expected: how many examples it has; None if that is not known.
+    """
+    try:
+        found = list(_split(batch))
+    except (TypeError, ValueError) as error:
+        found, why = [], f" ({first_line(error)})"
+    else:
+        why = ""
+    if expected is not None and len(found) != expected:
+        if isinstance(batch, (list, tuple)) and len(batch) == expected:  # a collate_fn that leaves examples as they are
+            found = list(batch)
+        else:
+            raise OptionError(
+                f"got a batch of the DataLoader with {len(found)} examples{why}; expected {expected}, each with a row in every "
+                "part of the batch. Give the data set itself, or a collate_fn that gives a list of examples."
+            )
+    yield from found
+
+
+def _split(batch: Any) -> Iterator[Any]:
+    """What a collated batch holds, example by example."""
     if isinstance(batch, Mapping):
-        parts = [list(_examples(part)) for part in batch.values()]
+        parts = [list(_split(part)) for part in batch.values()]
         yield from (dict(zip(batch, values, strict=True)) for values in zip(*parts, strict=True))
     elif isinstance(batch, tuple) or (
         isinstance(batch, list) and batch and isinstance(batch[0], (Tensor, Mapping, tuple, list))
     ):
-        parts = [list(_examples(part)) for part in batch]
+        parts = [list(_split(part)) for part in batch]
         yield from zip(*parts, strict=True)
     else:
         yield from batch
 
 
+def _framed(source: Any) -> InputSource | None:
+    """The rows of a table in memory, of pandas or Arrow, as dicts; None if it is none."""
+    if hasattr(source, "iloc") and hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas
+
+        def rows(begin: int) -> list[dict[str, Any]]:
+            return list(source.iloc[begin : begin + BLOCK].to_dict("records"))
+
+    elif hasattr(source, "to_pylist") and hasattr(source, "column_names"):  # Arrow
+
+        def rows(begin: int) -> list[dict[str, Any]]:
+            return list(source.slice(begin, BLOCK).to_pylist())
+
+    else:
+        return None
+
+    def each() -> Iterator[tuple[Any, str, str]]:
+        for begin in range(0, len(source), BLOCK):
+            yield from ((row, "", str(begin + i)) for i, row in enumerate(rows(begin)))
+
+    return InputSource(each, len(source), "rows")
+
+
 def _on_disk(path: Path) -> InputSource:
     """The files of a folder, or the rows of a table."""
     if path.is_dir():
-        files = sorted(one for one in path.rglob("*") if one.is_file() and not _hidden(one.relative_to(path)))
-        places = [(one, one.relative_to(path).as_posix()) for one in files]
-        return InputSource(lambda: ((file, "", place) for file, place in places), len(files), "files")
+        return InputSource(lambda: _files(path), sum(1 for _ in _files(path)), "files")
     name = path.name.lower()
     readers: dict[str, Callable[[Path], Iterator[tuple[Any, str]]]] = {
         ".parquet": _parquet,
@@ -239,51 +314,117 @@ def _on_disk(path: Path) -> InputSource:
     if read is None or not path.exists():
         problem = "is not there" if not path.exists() else "has another ending"
         raise FileError(f"{shown(str(path))} {problem}; expected a folder, or a file that ends in {', '.join(TABLES)}.")
-    total = arrow().parquet.read_metadata(path).num_rows if name.endswith(".parquet") else None
+    total = _parquet_rows(path) if name.endswith(".parquet") else None
     return InputSource(lambda: ((row, why, str(i)) for i, (row, why) in enumerate(read(path))), total, "rows")
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+def _files(folder: Path, under: str = "") -> Iterator[tuple[Any, str, str]]:
+    """The files in a folder and below it, in the order of their names; what is hidden, or a table of ours, is left out."""
+    try:
+        inside = sorted(os.scandir(folder / under), key=lambda one: one.name)
+    except OSError as error:
+        yield None, f"the folder cannot be read ({error.strerror or error})", key_text(under or ".")
+        return
+    ours = any(one.name == MANIFEST for one in inside)
+    if ours and under:
+        return
+    for one in inside:
+        place = f"{under}/{one.name}" if under else one.name
+        if one.name.startswith((".", "_")) or (ours and one.name.startswith("part-")):
+            continue
+        if one.is_dir(follow_symlinks=False):
+            yield from _files(folder, place)
+        elif one.is_file():
+            yield folder / place, "", key_text(place)
+
+
+def _parquet_rows(path: Path) -> int:
+    pa = arrow()
+    try:
+        return int(pa.parquet.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected a Parquet file.") from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[Any, str]]:
     pa = arrow()
     try:
         with pa.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=256):
+            for batch in file.iter_batches(batch_size=BLOCK):
                 yield from ((row, "") for row in batch.to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected a Parquet file.") from None
 
 
-def _text(path: Path, file: IO[bytes]) -> IO[str]:
-    raw: Any = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+@contextmanager
+def _text(path: Path, what: str) -> Iterator[IO[str]]:
+    """Open a file of text, packed or not. Bytes that are no text come as halves of characters, for :func:`_not_text`."""
+    with reading(path, what=what) as file:
+        raw: Any = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
+        try:
+            utf_16 = raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # as spreadsheets save "Unicode text"
+            encoding = "utf-16" if utf_16 else "utf-8-sig"
+            with io.TextIOWrapper(raw, encoding, "replace" if utf_16 else "surrogateescape", newline="") as text:
+                yield text
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise FileError(
+                f"{shown(str(path))} cannot be unpacked ({first_line(error)}); expected {what}. Check that all of it is there."
+            ) from None
+
+
+def _not_text(text: str) -> str:
+    """What is wrong with a text that has bytes which are no UTF-8; empty if it has none."""
+    if text.isascii():
+        return ""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it has letters that are not UTF-8; save the file as UTF-8"
+    return ""
 
 
 def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
     """The rows of a table of text; one with more or fewer cells than the heading has is a problem of its own."""
-    with reading(path, what="a table") as file, _text(path, file) as text:
+    with _text(path, "a table") as text:
         rows = csv.reader(text, delimiter=delimiter)
-        try:
-            heading = next(rows, None)
-            if not heading:
-                raise FileError(f"{shown(str(path))} is empty; expected a table with a heading.")
-            for cells in rows:
-                if len(cells) == len(heading):
-                    yield dict(zip(heading, cells, strict=True)), ""
-                elif cells:
-                    yield None, f"it has {len(cells)} cells; expected {len(heading)}, as the heading has"
-        except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-            raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected a table.") from None
+        heading, why = _cells(rows)
+        if why or not heading:
+            said = f" that can be read ({why})" if why else ""
+            raise FileError(f"{shown(str(path))} has no heading{said}; expected a table with one in its first line.")
+        if twice := [name for name in heading if heading.count(name) > 1]:
+            raise FileError(f"{shown(str(path))} has two columns {shown(twice[0])!r}; expected one of each name. Rename one.")
+        while True:
+            cells, why = _cells(rows)
+            if cells is None and not why:
+                return
+            if not why and cells and len(cells) != len(heading):
+                why = f"it has {len(cells)} cells; expected {len(heading)}, as the heading has"
+            if why:
+                yield None, why
+            elif cells:
+                yield dict(zip(heading, cells, strict=True)), ""
+
+
+def _cells(rows: Any) -> tuple[list[str] | None, str]:
+    """The next row of a table of text, None at its end, and what is wrong with it."""
+    before = csv.field_size_limit(LONGEST_LINE)  # the module's own limit is less than a page of text
+    try:
+        cells = next(rows, None)
+    except csv.Error as error:
+        return None, f"it cannot be read ({first_line(error)})"
+    finally:
+        csv.field_size_limit(before)
+    return cells, next((why for cell in cells or () if (why := _not_text(cell))), "")
 
 
 def _json_lines(path: Path) -> Iterator[tuple[Any, str]]:
     """The objects of a file with one on each line."""
-    with reading(path, what="a file with a JSON object on each line") as file, _text(path, file) as text:
+    with _text(path, "a file with a JSON object on each line") as text:
         while line := text.readline(LONGEST_LINE):
             if not line.strip():
+                continue
+            if why := _not_text(line):
+                yield None, why
                 continue
             try:
                 row = json.loads(line)

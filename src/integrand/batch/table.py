@@ -32,7 +32,7 @@ from ..errors import FileError, OptionError
 from ..files import locked, read_bytes, ready, remove, replacing, write_bytes
 from ..version import generator
 from ..words import first_line, shortened, shown
-from .rows import FAILED, Keeping, Row, TableLayout, arrow
+from .rows import FAILED, KEEPING, Keeping, Row, TableLayout, arrow, check_columns, key_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,8 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:
-    return json.dumps(dict(settings), sort_keys=True, default=str)
+    plain = json.loads(json.dumps(dict(settings), default=str))  # names of settings are texts from here on, and sort as such
+    return json.dumps(plain, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -101,19 +102,21 @@ class Manifest:
         raw = read_bytes(place, what="a manifest", most=LARGEST_MANIFEST)
         try:
             found = json.loads(raw)
-            number, settings, keep, title = (found[name] for name in ("format", "settings", "attributions", "title"))
-            if not isinstance(settings, dict) or not isinstance(keep, str) or not isinstance(title, str):
+            if (number := found["format"]) != FORMAT:
+                raise FileError(f"{shown(str(place))} has format {number!r}; expected {FORMAT}. Begin in another folder.")
+            settings, keep, title = (found[name] for name in ("settings", "attributions", "title"))
+            if not isinstance(settings, dict) or keep not in KEEPING or not isinstance(title, str):
                 raise TypeError("its parts are not what they should be")
             if found["fingerprint"] != fingerprint(settings):
                 raise ValueError("its settings are not those of its fingerprint")
+        except FileError:
+            raise
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(
                 f"{shown(str(place))} is damaged ({first_line(error)}); expected it as it was written. Put it back, or begin "
                 "in another folder."
             ) from None
-        if number != FORMAT:
-            raise FileError(f"{shown(str(place))} has format {number!r}; expected {FORMAT}. Begin in another folder.")
-        return Manifest(settings, keep, title)  # type: ignore[arg-type]
+        return Manifest(settings, keep, title)
 
     def write(self, folder: Path) -> None:
         """Write it into a folder."""
@@ -135,30 +138,54 @@ class Manifest:
             folder: where the table is.
         """
         mine, theirs = (flattened(json.loads(_canonical({**one.settings, "attributions": one.keep}))) for one in (self, other))
-        apart = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        apart = [name for name in {**mine, **theirs} if _text(mine, name) != _text(theirs, name)]
         if not apart:
             return
-        said = [f"{name} {_told(theirs, name)} (there: {_told(mine, name)})" for name in apart[:5]]
-        more = f", and {len(apart) - 5} more" if len(apart) > 5 else ""
+        said = list(dict.fromkeys(_difference(name, mine, theirs) for name in apart))
+        more = f", and {len(said) - 5} more" if len(said) > 5 else ""
         raise OptionError(
-            f"{shown(str(folder))} holds results of another run: got {', '.join(said)}{more}. Expected the same settings, "
+            f"{shown(str(folder))} holds results of another run: got {', '.join(said[:5])}{more}. Expected the same settings, "
             "for rows of one table must be comparable. Choose another folder, or run with the settings of this one."
         )
 
 
 def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level of names with dots.
+    """Nested settings as one level of names with dots; lists of settings too, with a number for each.
 
-    >>> flattened({"tol": 0.01, "model": {"weights": "abc"}})
-    {'tol': 0.01, 'model.weights': 'abc'}
+    >>> flattened({"tol": 0.01, "model": {"weights": "abc"}, "size": [2, 3], "all": [{"a": 1}]})
+    {'tol': 0.01, 'model.weights': 'abc', 'size': [2, 3], 'all.1.a': 1}
     """
     found: dict[str, Any] = {}
     for name, value in settings.items():
+        if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+            value = {str(i): part for i, part in enumerate(value, 1)}
         if isinstance(value, dict) and value:
             found |= flattened(value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = value
     return found
+
+
+_SAID = {
+    "weights": "other weights of the network",
+    "structure": "another structure of the network",
+    "code": "other code",
+    "digest": "other data",
+}
+"""How a difference is told whose values are digests, which say nothing to a reader, by the last part of its name."""
+
+
+def _difference(name: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """How a setting differs, in words."""
+    owner, _, last = name.rpartition(".")
+    if last in _SAID and name in mine and name in theirs:
+        at = ".".join(part for part in owner.split(".") if part and not part.isdigit() and part != last)
+        return f"{_SAID[last]} ({shown(at)})" if at and last in ("code", "digest") else _SAID[last]
+    return f"{shown(name)} {_told(theirs, name)} (there: {_told(mine, name)})"
+
+
+def _text(settings: Mapping[str, Any], name: str) -> str:
+    return json.dumps(settings[name]) if name in settings else ""
 
 
 def _told(settings: Mapping[str, Any], name: str) -> str:
@@ -171,14 +198,19 @@ def _told(settings: Mapping[str, Any], name: str) -> str:
 def parts_of(folder: Path) -> list[Path]:
     """The parts in a folder, in order."""
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _PART.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    return [path for number, path in sorted(found) if path.name == part_name(number)]
+
+
+def part_name(number: int) -> str:
+    """The file of the part of this number."""
+    return f"part-{number:06d}.parquet"
 
 
 def write_part(path: Path, table: pa.Table) -> None:
     """Write a part, which appears under its name when all of it is on the disk."""
     parquet = arrow().parquet
     with replacing(path) as part:
-        parquet.write_table(table, part, compression="zstd")
+        parquet.write_table(table, part, compression="zstd", write_page_checksum=True)
 
 
 @contextmanager
@@ -187,7 +219,7 @@ def _reading(path: Path) -> Iterator[None]:
     pa = arrow()
     try:
         yield
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise FileError(
             f"{shown(str(path))} cannot be read ({first_line(error)}); expected a part as it was written. Move it away: the "
             "same run then explains its inputs again."
@@ -200,7 +232,7 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FileError: the part cannot be read; the message says what to do.
     """
-    with _reading(path), arrow().parquet.ParquetFile(path) as file:
+    with _reading(path), arrow().parquet.ParquetFile(path, page_checksum_verification=True) as file:
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
@@ -208,9 +240,6 @@ def name_of(key: str) -> bytes:
     """A digest of a key, of 16 bytes that do not end in zero, which numpy would cut."""
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return digest[:-1] + bytes([digest[-1] | 1])
-
-
-_IDENTITY = ("key", "input_digest", "status")
 
 
 class KeyIndex:
@@ -228,12 +257,9 @@ class KeyIndex:
         self._digests = np.empty(0, "S16")
         self._recent: dict[bytes, tuple[int, bytes]] = {}
 
-    def __len__(self) -> int:
-        return len(self._names) + len(self._recent)
-
     def add(self, key: str, part: int, row: int, *, ok: bool, digest: str) -> None:
         """Remember where a key's row is, in place of any earlier one."""
-        self._recent[name_of(key)] = ((part << 33) | (row << 1) | ok, digest.encode()[:16])
+        self._recent[name_of(key)] = ((part << 33) | (row << 1) | ok, digest.encode())
         if len(self._recent) > self.RECENT:
             self._merge()
 
@@ -262,70 +288,93 @@ class KeyIndex:
         self._recent = {}
 
 
-def _identities(path: Path) -> Iterator[tuple[str, str, bool]]:
-    """Key, digest of the input and success of the rows of a part."""
-    table = read_part(path, _IDENTITY)
-    keys, digests, statuses = (table.column(name).to_pylist() for name in _IDENTITY)
-    for key, digest, status in zip(keys, digests, statuses, strict=True):
-        yield key, digest or "", status != FAILED
+def short_digest(digest: str) -> str:
+    """A digest of an input as the table and its index hold it: at most 16 letters and numbers.
+
+    >>> short_digest("0123456789abcdef"), short_digest("")
+    ('0123456789abcdef', '')
+    """
+    fits = not digest or (len(digest) <= 16 and digest.isascii() and digest.isalnum())
+    return digest if fits else name_of(digest).hex()[:16]
 
 
-def tidy(folder: Path) -> int:
-    """Leave one row for each key in a folder of parts, and few parts; nobody else may write there meanwhile.
+def _identities(path: Path) -> Iterator[tuple[str, str, bool, str | None]]:
+    """Key, digest of the input, success and file of the rows of a part."""
+    names = ("key", "input_digest", "status", "attribution_file")
+    table = read_part(path, names)
+    with _reading(path):
+        columns = [table.column(name).to_pylist() for name in names]
+    for key, digest, status, file in zip(*columns, strict=True):
+        yield key, digest or "", status != FAILED, file
+
+
+def outdated(folder: Path) -> dict[Path, set[int]]:
+    """The rows in a folder of parts that do not count, as others have their keys.
 
     Of several rows for the same input a success counts more than a failure, and a later one more than an earlier; where the
-    input has changed under its key, the later row counts. A kill at any moment leaves nothing that the next call does not mend.
-
-    Returns:
-        How many rows were left out.
+    input has changed under its key, the later row counts.
     """
     best: dict[bytes, tuple[bool, str, Path, int]] = {}
     dropped: dict[Path, set[int]] = {}
-    for path, row, key, digest, ok in _doubles(folder):
-        name = name_of(key)
+    for path, row, name, digest, ok in _doubles(folder):
         known = best.get(name)
         if known is not None:
-            mine = ok >= known[0] or digest != known[1]
+            mine = ok >= known[0] or bool(digest and known[1] and digest != known[1])
             loser = known[2:] if mine else (path, row)
             dropped.setdefault(loser[0], set()).add(loser[1])
             if not mine:
                 continue
         best[name] = ok, digest, path, row
-    for path, rows in dropped.items():
-        table = read_part(path)
-        left = table.filter(arrow().array([i not in rows for i in range(table.num_rows)]))
+    return dropped
+
+
+def _doubles(folder: Path) -> Iterator[tuple[Path, int, bytes, str, bool]]:
+    """The rows whose keys are there more than once: part, row, digest of the key, of the input, whether it is a success."""
+    parts = parts_of(folder)
+    names = [np.array([name_of(one[0]) for one in _identities(path)], "S16") for path in parts]
+    every = np.concatenate(names) if names else np.empty(0, "S16")
+    every.sort()
+    twice = set(every[1:][every[1:] == every[:-1]].tolist())
+    if not twice:
+        return
+    for path, own in zip(parts, names, strict=True):
+        chosen = [row for row, name in enumerate(own.tolist()) if name in twice]
+        known = list(_identities(path)) if chosen else []
+        yield from ((path, row, bytes(own[row]), known[row][1], known[row][2]) for row in chosen)
+
+
+def without(table: pa.Table, rows: set[int]) -> pa.Table:
+    """A part without some of its rows."""
+    return table.filter(arrow().array([i not in rows for i in range(table.num_rows)])) if rows else table
+
+
+def tidy(folder: Path) -> None:
+    """Leave one row for each key in a folder of parts, the same columns in all of them, and few parts.
+
+    Nobody else may write there meanwhile. A kill at any moment leaves nothing that the next call does not mend.
+    """
+    for path, rows in outdated(folder).items():
+        left = without(read_part(path), rows)
         if left.num_rows:
             write_part(path, left)
         else:
             remove(path)
     layout = layout_of(folder)
+    schema = layout.schema()
     for path in parts_of(folder):
-        if not _schema(path).equals(layout.schema(), check_metadata=True):
+        if not _schema(path).equals(schema, check_metadata=True):
             write_part(path, layout.cast(read_part(path)))
     _merge_small(folder)
-    return sum(map(len, dropped.values()))
 
 
 def layout_of(folder: Path) -> TableLayout:
     """The layout that holds the rows of all parts."""
     found = TableLayout()
     for path in parts_of(folder):
-        found = found.union(TableLayout.read(_schema(path)))
+        schema = _schema(path)
+        with _reading(path):
+            found = found.union(TableLayout.read(schema))
     return found
-
-
-def _doubles(folder: Path) -> Iterator[tuple[Path, int, str, str, bool]]:
-    """The rows whose keys are there more than once: part, row, key, digest of the input, whether it is a success."""
-    names = [np.array([name_of(key) for key, _, _ in _identities(path)], "S16") for path in parts_of(folder)]
-    every = np.concatenate(names) if names else np.empty(0, "S16")
-    found, counts = np.unique(every, return_counts=True)
-    twice = set(found[counts > 1].tolist())
-    if not twice:
-        return
-    for path in parts_of(folder):
-        for row, (key, digest, ok) in enumerate(_identities(path)):
-            if name_of(key) in twice:
-                yield path, row, key, digest, ok
 
 
 def _merge_small(folder: Path) -> None:
@@ -359,7 +408,10 @@ class TableStore:
     """
 
     CACHED = 4
-    """Parts that are held in memory to read rows from: neighbouring inputs have neighbouring rows."""
+    """Parts, and blocks of their rows, that are held in memory to read from: neighbouring inputs have neighbouring rows."""
+
+    BLOCK = 128
+    """Rows that are taken from a part at a time."""
 
     def __init__(self, folder: Path, manifest: Manifest, *, again: bool = False) -> None:
         """Use :meth:`opened`, which takes the lock."""
@@ -368,9 +420,10 @@ class TableStore:
         self._waiting: list[Row] = []
         self._waiting_at: dict[str, int] = {}
         self._bytes, self._since = 0, time.monotonic()
-        self._cache: OrderedDict[int, list[Row]] = OrderedDict()
+        self._tables: OrderedDict[int, pa.Table] = OrderedDict()
+        self._blocks: OrderedDict[tuple[int, int], list[Row]] = OrderedDict()
         self._index = KeyIndex()
-        self._next = 1
+        self._next, self._results = 1, False
         self._look()
         self._hidden = self._next if again else 0  # rows in earlier parts are to be made again
 
@@ -391,16 +444,22 @@ class TableStore:
         arrow()
         ready(folder)
         with locked(folder):
-            if (folder / MANIFEST).exists():
-                Manifest.read(folder).check_same(manifest, folder)
-            elif parts := parts_of(folder):
+            parts = parts_of(folder)
+            if foreign := sorted({*folder.glob("*.parquet")} - {*parts}):
+                raise FileError(
+                    f"{shown(str(folder))} holds {shown(foreign[0].name)}, which is no part of a table of ours: who reads the "
+                    "folder would take its rows for results. Move it away, or choose another folder."
+                )
+            if parts and not (folder / MANIFEST).exists():
                 raise FileError(
                     f"{shown(str(folder))} holds {parts[0].name} but no {MANIFEST}; expected an empty folder, or that of an "
                     "earlier run. Choose another one."
                 )
-            else:
+            if parts:
+                Manifest.read(folder).check_same(manifest, folder)
+                tidy(folder)
+            else:  # a run that ended before its first row has left no results that others could be mixed with
                 manifest.write(folder)
-            tidy(folder)
             store = TableStore(folder, manifest, again=again)
             try:
                 yield store
@@ -412,6 +471,7 @@ class TableStore:
 
     def known(self, key: str) -> tuple[bool, str] | None:
         """Whether an input was explained, and the digest that it had; None if there is no row of it."""
+        key = key_text(key)
         if key in self._waiting_at:
             row = self._waiting[self._waiting_at[key]]
             return row.ok, row.input_digest
@@ -422,22 +482,32 @@ class TableStore:
 
     def get(self, key: str) -> Row | None:
         """The row of an input; None if there is none."""
+        key = key_text(key)
         if key in self._waiting_at:
             return self._waiting[self._waiting_at[key]]
         found = self._index.get(key)
         if found is None or found[0] < self._hidden:
             return None
-        return self._part(found[0])[found[1]]
+        return self._read(found[0], found[1])
+
+    @property
+    def holds_results(self) -> bool:
+        """Whether any input was ever explained."""
+        return self._results
 
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows. They are on the disk after :meth:`flush`, which comes by itself every few seconds."""
         for row in rows:
+            check_columns(row.columns)
+        for row in rows:
+            row = _tabled(row)
             if row.key in self._waiting_at:
                 self._waiting[self._waiting_at[row.key]] = row
             else:
                 self._waiting_at[row.key] = len(self._waiting)
                 self._waiting.append(row)
             self._bytes += _size_of(row)
+            self._results = self._results or row.ok
         if self._bytes >= PART_BYTES or time.monotonic() - self._since >= PART_SECONDS:
             self.flush()
 
@@ -447,7 +517,7 @@ class TableStore:
         if not self._waiting:
             return
         self.layout = self.layout.holding(self._waiting, self.manifest.keep)
-        write_part(self.folder / f"part-{self._next:06d}.parquet", self.layout.table(self._waiting))
+        write_part(self.folder / part_name(self._next), self.layout.table(self._waiting))
         for i, row in enumerate(self._waiting):
             self._index.add(row.key, self._next, i, ok=row.ok, digest=row.input_digest)
         self._next += 1
@@ -461,22 +531,41 @@ class TableStore:
         self._hidden = 0
 
     def _look(self) -> None:
-        """See what is in the folder."""
-        self._index, self._cache, self.layout = KeyIndex(), OrderedDict(), layout_of(self.folder)
+        """See what is in the folder. A row whose file is gone does not count."""
+        self._index, self.layout = KeyIndex(), layout_of(self.folder)
+        self._tables.clear()
+        self._blocks.clear()
         for path in parts_of(self.folder):
             number = int(path.stem.partition("-")[2])
-            for row, (key, digest, ok) in enumerate(_identities(path)):
-                self._index.add(key, number, row, ok=ok, digest=digest)
+            for row, (key, digest, ok, file) in enumerate(_identities(path)):
+                if file is None or (self.folder / file).exists():
+                    self._index.add(key, number, row, ok=ok, digest=digest)
+                    self._results = self._results or ok
             self._next = max(self._next, number + 1)
 
-    def _part(self, number: int) -> list[Row]:
-        if number not in self._cache:
-            table = read_part(self.folder / f"part-{number:06d}.parquet")
-            self._cache[number] = TableLayout.read(table.schema).rows(table)
-            while len(self._cache) > self.CACHED:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(number)
-        return self._cache[number]
+    def _read(self, number: int, row: int) -> Row:
+        block = row // self.BLOCK
+        if (number, block) not in self._blocks:
+            if number not in self._tables:
+                self._tables[number] = read_part(self.folder / part_name(number))
+            self._tables.move_to_end(number)
+            table = self._tables[number]
+            rows = TableLayout.read(table.schema).rows(table.slice(block * self.BLOCK, self.BLOCK))
+            self._blocks[number, block] = rows
+            for cache in (self._tables, self._blocks):
+                while len(cache) > self.CACHED:
+                    cache.popitem(last=False)
+        self._blocks.move_to_end((number, block))
+        return self._blocks[number, block][row - block * self.BLOCK]
+
+
+def _tabled(row: Row) -> Row:
+    """A row with its key, its digest and the names of its columns as the table holds them."""
+    key, digest = key_text(row.key), short_digest(row.input_digest)
+    columns = {key_text(name): value for name, value in row.columns.items()}
+    if key == row.key and digest == row.input_digest and columns.keys() == row.columns.keys():
+        return row
+    return replace(row, key=key, input_digest=digest, columns=columns)
 
 
 def _schema(path: Path) -> pa.Schema:
@@ -487,8 +576,11 @@ def _schema(path: Path) -> pa.Schema:
 
 
 def _size_of(row: Row) -> int:
+    """About how many bytes a row takes."""
     values = 0 if row.attributions is None else np.asarray(row.attributions).nbytes
-    return values + len(row.details or "") + len(row.sentence or "") + 400
+    texts = (row.key, row.details or "", row.sentence or "", row.failure or "", *row.notes, *(row.features or ()))
+    own = sum(len(value) if isinstance(value, str) else 8 for value in row.columns.values())
+    return values + sum(map(len, texts)) + own + 8 * len(row.attribution_errors or ()) + 400
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
@@ -527,16 +619,22 @@ class ExplainedTable:
     def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, or some of their columns, as an Arrow table."""
         layout = layout_of(self.folder)
-        if columns is not None and (unknown := [name for name in columns if name not in layout.schema().names]):
-            raise OptionError(f"got the columns {unknown}; expected some of {', '.join(layout.schema().names)}.")
-        tables = [layout.cast(read_part(path)) for path in self.parts] or [layout.schema().empty_table()]
-        found = arrow().concat_tables(tables if columns is None else [table.select(list(columns)) for table in tables])
-        return found
+        names = layout.schema().names
+        if columns is not None and (unknown := [name for name in columns if name not in names]):
+            raise OptionError(f"got the columns {unknown}; expected some of {', '.join(names)}.")
+        chosen = names if columns is None else list(columns)
+        left_out = outdated(self.folder)
+        tables = [layout.cast(layout.schema().empty_table(), chosen)]
+        for path in self.parts:
+            have = ["key", *(name for name in chosen if name != "key" and name in _schema(path).names)]
+            tables.append(layout.cast(without(read_part(path, have), left_out.get(path, set())), chosen))
+        return arrow().concat_tables(tables)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order, one part at a time."""
+        left_out = outdated(self.folder)
         for path in self.parts:
-            table = read_part(path)
+            table = without(read_part(path), left_out.get(path, set()))
             yield from TableLayout.read(table.schema).rows(table)
 
     def pandas(self, columns: Sequence[str] | None = None) -> Any:
@@ -544,8 +642,12 @@ class ExplainedTable:
         return self.arrow(columns).to_pandas()
 
     def __len__(self) -> int:
-        parquet = arrow().parquet
-        return sum(parquet.read_metadata(path).num_rows for path in self.parts)
+        """How many inputs have a row."""
+        parquet, found = arrow().parquet, 0
+        for path in self.parts:
+            with _reading(path):
+                found += parquet.read_metadata(path).num_rows
+        return found - sum(map(len, outdated(self.folder).values()))
 
 
 def with_file(row: Row, file: Path, folder: Path) -> Row:
