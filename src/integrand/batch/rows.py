@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -280,11 +280,12 @@ def example_of(found: Attribution, index: int) -> Attribution:
     if len(found.certificate) == 1:
         return found
     tree, leaves = flatten(found.values, what="values")
-    draws = found.draws
+    draws, profile = found.draws, None if found.profile is None else found.profile.of(index)
     return Attribution(
         tree.build([leaf[index : index + 1] for leaf in leaves]),
         Certificate((found.certificate[index],), found.certificate.promises),
         meta=found.meta,
+        profile=None if profile is None else replace(profile, example=np.zeros_like(profile.example)),
         draws=None if draws is None else ErrorDraws(draws.draws[index : index + 1], draws.scale[index : index + 1]),
     )
 

@@ -209,8 +209,8 @@ def part_name(number: int) -> str:
 def write_part(path: Path, table: pa.Table) -> None:
     """Write a part, which appears under its name when all of it is on the disk."""
     parquet = arrow().parquet
-    with replacing(path) as part:
-        parquet.write_table(table, part, compression="zstd", write_page_checksum=True)
+    with replacing(path) as part, part.open("wb") as file:  # opened here: Arrow takes no names that are not UTF-8
+        parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
 @contextmanager
@@ -232,7 +232,11 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FileError: the part cannot be read; the message says what to do.
     """
-    with _reading(path), arrow().parquet.ParquetFile(path, page_checksum_verification=True) as file:
+    with (
+        _reading(path),
+        path.open("rb") as opened,
+        arrow().parquet.ParquetFile(opened, page_checksum_verification=True) as file,
+    ):
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
@@ -571,8 +575,8 @@ def _tabled(row: Row) -> Row:
 def _schema(path: Path) -> pa.Schema:
     """The columns of a part."""
     pa = arrow()
-    with _reading(path):
-        return pa.parquet.read_schema(path)
+    with _reading(path), path.open("rb") as file:
+        return pa.parquet.read_schema(file)
 
 
 def _size_of(row: Row) -> int:
@@ -643,10 +647,10 @@ class ExplainedTable:
 
     def __len__(self) -> int:
         """How many inputs have a row."""
-        parquet, found = arrow().parquet, 0
+        found = 0
         for path in self.parts:
-            with _reading(path):
-                found += parquet.read_metadata(path).num_rows
+            with _reading(path), path.open("rb") as file:
+                found += arrow().parquet.read_metadata(file).num_rows
         return found - sum(map(len, outdated(self.folder).values()))
 
 
