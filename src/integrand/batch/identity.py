@@ -7,12 +7,19 @@ code of a function. :func:`digest_of_input` describes an input, so that one that
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
+import dis
+import enum
 import functools
 import hashlib
 import inspect
+import json
 import re
+import sys
 import types
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,83 +32,281 @@ from ..files import digest_of
 from ..functions.model_state import modules_of
 from ..version import version_of
 
-DEPTH = 6
-"""How far objects are looked into: a partial of a method of an object that holds options and a model is this deep."""
+DEPTH = 12
+"""How far objects are looked into."""
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+MOST_PARTS = 100
+"""Lists and dicts that are longer count by a digest: they are data."""
+
+MOST_DESCRIBED = 5000
+"""The most functions, objects and containers that are described; what comes after them counts by its kind alone."""
+
+_ADDRESS = re.compile(r"(?: at)? 0x[0-9a-fA-F]+")
 
 
 def settings_of(explain: object) -> dict[str, Any]:
     """Everything that is known of what explains inputs, as JSON values: options, weights, code, and the software's versions.
 
-    An object may say itself what counts, with an attribute ``settings`` that is a mapping.
+    The same in every process: nothing in it depends on addresses, on the order of sets, or on what has run before. An object
+    may say itself what counts, with an attribute ``settings`` that is a mapping.
 
     Args:
         explain: a function, a method, a partial of one, or an object that can be called.
     """
     made = {"integrand": version_of(), "torch": torch.__version__.partition("+")[0]}
+    describer = Describer()
     own = getattr(explain, "settings", None)
     if isinstance(own, Mapping):
-        return made | {name: described(value) for name, value in own.items()}
-    weights = [weights_digest(module) for module in modules_of(explain)] if callable(explain) else []
-    return made | {"explain": described(explain), "weights": weights}
+        return made | {name: describer.described(value) for name, value in own.items()}
+    found = describer.described(explain)
+    others = [module for module in modules_of(explain) if not describer.knows(module)] if callable(explain) else []
+    return made | {"explain": found} | ({"networks": describer.described(others)} if others else {})
 
 
-def described(value: object, depth: int = 0) -> Any:
+def described(value: object) -> Any:
     """A value as JSON: itself if it is a plain one, a digest where it is data, a description where it is an object."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if depth > DEPTH:
-        return type(value).__name__
-    if isinstance(value, nn.Module):
-        return {"network": type(value).__name__, "weights": weights_digest(value)}
-    if isinstance(value, (Tensor, np.ndarray, bytes)):
-        return digest_of_input(value)
-    if isinstance(value, functools.partial):
-        bound = {"arguments": list(value.args)} if value.args else {}
-        return {"function": described(value.func, depth + 1)} | described(bound | dict(value.keywords), depth + 1)
-    if inspect.ismethod(value):
-        return {"method": value.__func__.__qualname__, "of": described(value.__self__, depth + 1)}
-    if inspect.isfunction(value):
-        return _function(value, depth)
-    if isinstance(value, Mapping):
-        return {str(name): described(part, depth + 1) for name, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        parts = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
-        return [described(part, depth + 1) for part in parts]
-    if isinstance(value, (type, types.BuiltinFunctionType)):
-        return f"{value.__module__}.{value.__qualname__}"
-    return _object(value, depth)
+    return Describer().described(value)
 
 
-def _function(function: types.FunctionType, depth: int) -> dict[str, Any]:
-    """A function by its name, its code and what it has closed over."""
-    held = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            held[name] = described(cell.cell_contents, depth + 1)
-        except ValueError:  # a cell that is not filled yet
-            continue
-    return {"function": function.__qualname__, "code": _code(function.__code__)} | ({"closure": held} if held else {})
+class Describer:
+    """Describes values as JSON, each object once."""
+
+    def __init__(self) -> None:
+        self._networks: dict[int, tuple[nn.Module, dict[str, Any]]] = {}
+        self._count = 0
+        self._met: dict[int, object] = {}  # the objects too, so that no id is used again
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether a network was described."""
+        return id(module) in self._networks
+
+    def described(self, value: object, depth: int = 0) -> Any:
+        """A value as JSON."""
+        if _is_plain(value):
+            return value
+        if isinstance(value, (Path, torch.dtype, torch.device)):
+            return str(value)
+        if isinstance(value, nn.Module):
+            return self._network(value)
+        if isinstance(value, (Tensor, np.ndarray, np.generic, bytes, bytearray)):
+            return {"digest": digest_of_input(value)}
+        if isinstance(value, types.ModuleType):
+            return {"module": value.__name__}
+        if isinstance(value, (Mapping, list, tuple, set, frozenset)) and len(value) > MOST_PARTS:
+            return {"digest": digest_of_input(value), "length": len(value)}
+        self._count += 1
+        if depth > DEPTH or self._count > MOST_DESCRIBED:
+            return {"class": _name(type(value))}
+        if isinstance(value, Mapping):
+            return {_ADDRESS.sub("", str(name)): self.described(part, depth + 1) for name, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.described(part, depth + 1) for part in value]
+        if isinstance(value, (set, frozenset)):
+            parts = [self.described(part, depth + 1) for part in value]
+            return sorted(parts, key=lambda part: json.dumps(part, sort_keys=True))
+        if id(value) in self._met:
+            return {"again": _name(value if isinstance(value, type) or inspect.isroutine(value) else type(value))}
+        if not inspect.ismethod(value):  # methods are made anew each time they are asked for
+            self._met[id(value)] = value
+        return self._described(value, depth)
+
+    def _described(self, value: Any, depth: int) -> Any:
+        """Something with a code or with parts, met for the first time."""
+        if isinstance(value, functools.partial):
+            bound = {"arguments": list(value.args)} if value.args else {}
+            return {"function": self.described(value.func, depth + 1)} | self.described(bound | dict(value.keywords), depth + 1)
+        if inspect.ismethod(value):
+            function = value.__func__
+            code = self._function(function, depth) if isinstance(function, types.FunctionType) else {}
+            return {"method": value.__func__.__qualname__} | code | {"of": self.described(value.__self__, depth + 1)}
+        if inspect.isfunction(value):
+            return {"function": _name(value)} | self._function(value, depth)
+        if isinstance(value, type):
+            return {"class": _name(value)} | _class_code(value)
+        if isinstance(value, enum.Enum) or inspect.isbuiltin(value):
+            return str(value) if isinstance(value, enum.Enum) else _name(value)
+        if (inner := getattr(value, "__wrapped__", None)) is not None:  # functools.lru_cache, and decorators like it
+            return {"class": _name(type(value)), "function": self.described(inner, depth + 1)}
+        return self._object(value, depth)
+
+    def _function(self, function: types.FunctionType, depth: int) -> dict[str, Any]:
+        """What a function depends on: its code, its defaults, what it has closed over, and what it names outside of itself."""
+        held = {}
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                held[name] = self.described(cell.cell_contents, depth + 1)
+            except ValueError:  # a cell that is not filled yet
+                continue
+        parts: dict[str, Any] = {"closure": held} if held else {}
+        if is_installed(function):
+            return parts
+        defaults = {"positional": list(function.__defaults__ or ())} if function.__defaults__ else {}
+        if defaults := defaults | dict(function.__kwdefaults__ or {}):
+            parts["defaults"] = self.described(defaults, depth + 1)
+        if used := {name: self.described(value, depth + 1) for name, value in _globals_of(function)}:
+            parts["uses"] = used
+        return {"code": _code(function.__code__)} | parts
+
+    def _object(self, value: Any, depth: int) -> Any:
+        """An object by its class and its fields; by its ``settings``, if it has them."""
+        found = {"class": _name(type(value))} | _class_code(type(value))
+        if isinstance(own := getattr(value, "settings", None), Mapping):
+            return found | self.described(dict(own), depth + 1)
+        call = inspect.getattr_static(type(value), "__call__", None)
+        if isinstance(call, types.FunctionType) and not is_installed(call):
+            found["call"] = self._function(call, depth + 1)
+        fields = _fields(value)
+        if fields is None:
+            text = _ADDRESS.sub("", repr(value))
+            return found | {"text": text if len(text) <= MOST_PARTS else digest_of_input(text)}
+        ours = not is_installed(type(value))  # of the user's classes private fields count too
+        chosen = {name: part for name, part in fields.items() if not name.startswith("_") or (ours and _counts(part))}
+        return found | {name: self.described(part, depth + 1) for name, part in chosen.items()}
+
+    def _network(self, module: nn.Module) -> dict[str, Any]:
+        """A network by its weights, its structure, and its code if it is the user's."""
+        if id(module) not in self._networks:
+            inside = list(getattr(module, "_orig_mod", module).modules())
+            structure = hashlib.sha256(_text_of(module).encode("utf-8", "replace"))
+            codes: dict[str, Any] = {}
+            for one in inside:
+                if is_installed(type(one)):
+                    continue
+                codes |= {_name(type(one)): _class_code(type(one))}
+                temporary = [(name, one._buffers.get(name)) for name in sorted(one._non_persistent_buffers_set)]
+                for name, part in [*temporary, *vars(one).items()]:
+                    if name not in _OF_ALL_MODULES and (_is_plain(part) or isinstance(part, (Tensor, list, tuple))):
+                        structure.update(f"{name}={digest_of_input(part)}".encode("utf-8", "replace"))
+            found = {"network": _name(type(module)), "weights": weights_digest(module), "structure": structure.hexdigest()[:16]}
+            if codes:
+                found["code"] = digest_of_input(json.dumps(codes, sort_keys=True))
+            self._networks[id(module)] = module, found
+            for one in inside:  # to describe a part of a network once more would hash its weights again
+                self._networks.setdefault(id(one), (one, {"network": _name(type(one)), "in": found["network"]}))
+        return self._networks[id(module)][1]
 
 
+_OF_ALL_MODULES = frozenset(vars(nn.Module()))
+"""Fields that are not a network's own."""
+
+
+def _text_of(module: nn.Module) -> str:
+    try:
+        return _ADDRESS.sub("", repr(module))
+    except Exception:  # a repr of the user's
+        return _name(type(module))
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum))
+
+
+def _counts(value: object) -> bool:
+    """Whether a private field of an object is described: options and functions are, caches, locks and handles are not."""
+    known = (Tensor, np.ndarray, nn.Module, functools.partial, types.FunctionType, types.MethodType)
+    return _is_plain(value) or isinstance(value, known)
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The fields of an object; None if it has none that can be seen."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}
+    slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
+    own = getattr(value, "__dict__", None)
+    if own is None and not slots:
+        return None
+    known = {name: getattr(value, name) for name in slots if name not in ("__dict__", "__weakref__") and hasattr(value, name)}
+    return known | dict(own or {})
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _name(value: Any) -> str:
+    """The full name of a class or a function."""
+    return _ADDRESS.sub("", f"{getattr(value, '__module__', None) or ''}.{getattr(value, '__qualname__', repr(value))}")
+
+
+def is_installed(value: object) -> bool:
+    """Whether a class or a function comes with an installed package, whose code does not change while its version does not."""
+    return _is_installed((getattr(value, "__module__", None) or "").partition(".")[0])
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    if package in ("integrand", "builtins") or (package in sys.stdlib_module_names and package != "__main__"):
+        return True
+    place = Path(getattr(sys.modules.get(package), "__file__", None) or "")
+    return bool({"site-packages", "dist-packages"} & set(place.parts))
+
+
+def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function names outside of itself: constants, functions, objects, and what it takes from the user's modules."""
+    loaded, stored, names = _names_in(function.__code__)
+    for name in sorted(loaded - stored):
+        if name not in function.__globals__:
+            continue  # built in, or missing
+        value = function.__globals__[name]
+        if not isinstance(value, types.ModuleType):
+            yield name, value
+        elif not _is_installed(value.__name__.partition(".")[0]):
+            taken = {part: getattr(value, part) for part in sorted(names) if hasattr(value, part)}
+            yield from ((f"{name}.{part}", held) for part, held in taken.items() if not isinstance(held, types.ModuleType))
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The names that a code, and those within it, load from outside, store there, and use at all."""
+    steps = list(dis.get_instructions(code))
+    loaded = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            more = _names_in(constant)
+            loaded, stored, names = loaded | more[0], stored | more[1], names | more[2]
+    return frozenset(loaded), frozenset(stored), frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
 def _code(code: types.CodeType) -> str:
     found = hashlib.sha256(code.co_code)
-    for constant in code.co_consts:
-        told = _code(constant) if isinstance(constant, types.CodeType) else _ADDRESS.sub("", repr(constant))
-        found.update(told.encode("utf-8", "replace"))
+    found.update(repr([_constant(constant) for constant in code.co_consts]).encode("utf-8", "replace"))
     found.update(" ".join(code.co_names).encode("utf-8", "replace"))
     return found.hexdigest()[:16]
 
 
-def _object(value: object, depth: int) -> Any:
-    """An object by its class and those of its fields that are plain, or networks."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}
-    else:
-        fields = dict(getattr(value, "__dict__", {}))
-    kept = {name: described(part, depth + 1) for name, part in fields.items() if not name.startswith("_")}
-    return {"class": f"{type(value).__module__}.{type(value).__qualname__}"} | kept
+def _constant(value: object) -> str:
+    """A constant of a code as text, whatever the order of sets is."""
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, (tuple, frozenset)):
+        parts = [_constant(part) for part in value]
+        return repr(parts if isinstance(value, tuple) else sorted(parts))
+    return _ADDRESS.sub("", repr(value))
+
+
+def _class_code(kind: type) -> dict[str, Any]:
+    """The code of a class of the user's, with its plain values and what it inherits from other classes of the user's."""
+    found: dict[str, Any] = {}
+    for one in kind.__mro__:
+        if is_installed(one):
+            continue
+        for name, value in vars(one).items():
+            function = _behind(value)
+            if function is not None:
+                found.setdefault(name, _code(function.__code__))
+            elif _is_plain(value) and not name.startswith("__"):
+                found.setdefault(name, value)
+    return {"code": digest_of_input(json.dumps(found, sort_keys=True))} if found else {}
+
+
+def _behind(value: Any) -> types.FunctionType | None:
+    """The function of a method, of a static one, of a property, of a decorated one."""
+    for name in ("__func__", "fget", "func", "__wrapped__"):
+        value = getattr(value, name, None) or value
+    return value if isinstance(value, types.FunctionType) else None
 
 
 def weights_digest(*models: object) -> str:
@@ -129,14 +334,18 @@ def digest_of_input(item: object) -> str:
     return found.hexdigest() if _feed(found, item) else ""
 
 
+_MOMENTS = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
+"""What tables hold beside numbers and texts, and says all of itself when it is printed."""
+
+
 def _feed(found: Any, item: object, depth: int = 0) -> bool:
     """Add an input to a digest; whether it could be."""
     found.update(f"{type(item).__name__}:".encode())
-    if item is None or isinstance(item, (bool, int, float, complex)):
+    if item is None or isinstance(item, (bool, int, float, complex, range, *_MOMENTS)):
         found.update(repr(item).encode())
     elif isinstance(item, str):
         found.update(item.encode("utf-8", "surrogatepass"))
-    elif isinstance(item, bytes):
+    elif isinstance(item, (bytes, bytearray)):
         found.update(item)
     elif isinstance(item, Path):
         try:
@@ -154,7 +363,12 @@ def _feed(found: Any, item: object, depth: int = 0) -> bool:
         found.update(f"{array.dtype}{array.shape}".encode())
         found.update(array.tobytes())
     elif isinstance(item, Mapping) and depth < DEPTH:
+        found.update(f"{len(item)}:".encode())
         return all(_feed(found, str(name)) and _feed(found, part, depth + 1) for name, part in item.items())
+    elif isinstance(item, (set, frozenset)):
+        parts = sorted(digest_of_input(part) for part in item)
+        found.update(" ".join(parts).encode())
+        return all(parts)
     elif isinstance(item, Sequence) and depth < DEPTH:
         found.update(f"{len(item)}:".encode())
         return all(_feed(found, part, depth + 1) for part in item)

@@ -31,7 +31,7 @@ from ..errors import (
     quiet,
 )
 from ..evaluation.progress import in_notebook
-from ..files import writing
+from ..files import ready
 from ..words import byte_size, first_line, shown
 from .identity import described, digest_of_input, settings_of
 from .rows import KEEPING, MOST_VALUES, Keeping, Row, key_text, rows_of
@@ -470,8 +470,8 @@ def _in_file(row: Row, key: str, folder: Path) -> Row:
     if row.whole is None:
         return row
     place = folder / FILES
-    with writing(place):
-        place.mkdir(exist_ok=True)
+    if not place.is_dir():
+        ready(place)
     file = place / f"{name_of(key).hex()}.safetensors"
     row.whole.save(file)
     return replace(row, attributions=None, attribution_file=f"{FILES}/{file.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,9 @@ from ..functions.model_state import modules_of
 from ..trees import flatten
 from .many import TOGETHER
 from .rows import Row, attribution_row
+
+MOST_ERRORS = 512
+"""With more named features, no error is kept of each."""
 
 
 class ModelExplainer:
@@ -68,17 +72,13 @@ class ModelExplainer:
         known = {"inputs": self._inputs, "target_of": self._target_of, "features": self._features, "classes": self._classes}
         plain = {name: value for name, value in known.items() if value is not None}
         options = {name: value for name, value in self._options.items() if name not in ("progress", "memory", "devices")}
-        return (
-            {"model": self.model, "weights": modules_of(self.model), "baseline": self.baseline, "method": self._method}
-            | plain
-            | options
-        )
+        return {"model": self.model, "baseline": self.baseline, "method": self._method} | plain | options
 
     def __call__(self, items: list[Any]) -> list[Row]:
         """Explain some inputs; one row for each, in the same order."""
         if self._inputs is not None:
             return self._explain(self._inputs(items), items)
-        tensors = [_tensor(item) for item in items]
+        tensors = [_tensor(item, self._dtype()) for item in items]
         groups: dict[Any, list[int]] = {}
         for i, one in enumerate(tensors):
             groups.setdefault(_shape(one), []).append(i)
@@ -100,26 +100,29 @@ class ModelExplainer:
                 f"got {len(found.certificate)} rows for {len(items)} inputs; expected inputs= to give one for each."
             )
         said = self._said(x, len(items))
-        return [self._row(found, i, said[i]) for i in range(len(items))]
+        rows = [attribution_row(found, i, **said[i]) for i in range(len(items))]
+        return rows if self._features is None else self._named(found, rows, self._features)
 
-    def _row(self, found: Attribution, i: int, said: dict[str, Any]) -> Row:
-        row = attribution_row(found, i, **said)
-        if self._features is None:
-            return row
-        values = np.asarray(row.attributions).reshape(-1)
-        if len(values) != len(self._features):
-            raise OptionError(f"got {len(self._features)} names for {len(values)} features; expected one for each.")
-        errors = (
-            found.sums(torch.arange(len(values)).reshape(np.shape(row.attributions))).errors[i].tolist()
-            if len(values) <= 512
-            else None
-        )
-        return replace(
-            row,
-            features=tuple(self._features),
-            attributions=values,
-            attribution_errors=None if errors is None else tuple(errors),
-        )
+    def _named(self, found: Attribution, rows: list[Row], names: Sequence[str]) -> list[Row]:
+        """Rows with the names of the features and, where they are not too many, the error of each."""
+        shape = np.shape(rows[0].attributions)
+        if (count := math.prod(shape)) != len(names):
+            raise OptionError(f"got {len(names)} names for {count} features; expected one for each.")
+        errors = found.sums(torch.arange(count).reshape(shape)).errors.tolist() if count <= MOST_ERRORS else None
+        return [
+            replace(
+                row,
+                features=tuple(names),
+                attributions=np.asarray(row.attributions).reshape(-1),
+                attribution_errors=None if errors is None else tuple(errors[i]),
+            )
+            for i, row in enumerate(rows)
+        ]
+
+    def _dtype(self) -> torch.dtype:
+        """The type of number that the model computes with, for inputs that are no tensors."""
+        weights = (weight.dtype for module in modules_of(self.model) for weight in module.parameters())
+        return next((dtype for dtype in weights if dtype.is_floating_point), torch.float32)
 
     def _said(self, x: Any, count: int) -> list[dict[str, Any]]:
         """What the model says of each input: its top class, or its output if it has one."""
@@ -141,12 +144,12 @@ class ModelExplainer:
         return [{"prediction": self._classes[one] if self._classes and one < len(self._classes) else str(one)} for one in best]
 
 
-def _tensor(item: Any) -> Any:
-    """The tensor, or the dict of tensors, of an input."""
+def _tensor(item: Any, dtype: torch.dtype) -> Any:
+    """The tensor, or the dict of tensors, of an input; numbers that are no tensor yet have the type of the model's."""
     if isinstance(item, (tuple, list)) and item and not isinstance(item[0], (int, float)):
         item = item[0]
     if isinstance(item, Mapping):
-        return {name: _tensor(value) for name, value in item.items()}
+        return {name: _tensor(value, dtype) for name, value in item.items()}
     if isinstance(item, Tensor):
         return item
     try:
@@ -156,7 +159,7 @@ def _tensor(item: Any) -> Any:
             f"got a {type(item).__name__} as an input; expected a tensor, an array or numbers. Say with inputs= how a list of "
             "inputs becomes what the model takes."
         ) from None
-    return found.float() if found.dtype is torch.float64 else found
+    return found.to(dtype) if found.is_floating_point() else found
 
 
 def _shape(one: Any) -> Any:
