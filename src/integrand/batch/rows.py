@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -413,8 +413,12 @@ class TableLayout:
             name = part.name
             if name == "attributions":
                 values: list[Any] = [None if row.attributions is None else _flat(row.attributions) for row in rows]
+            elif name in _LISTS:
+                clean = _text if _LISTS[name] is str else finite
+                values = [_each(getattr(row, name), clean) for row in rows]
             elif name in COLUMN_NAMES:
-                values = [_plain(getattr(row, name)) for row in rows]
+                clean = _text if pa.types.is_string(part.type) else finite
+                values = [None if (value := getattr(row, name)) is None else clean(value) for row in rows]
             else:
                 values = [_as_type(row.columns.get(name), self.columns[name]) for row in rows]
             arrays.append(pa.array(values, part.type))
@@ -453,13 +457,13 @@ def _lengths(chunk: Any, size: int) -> list[int | None]:
     return [size if valid else None for valid in chunk.is_valid().to_pylist()]
 
 
-def _plain(value: Any) -> Any:
-    """A field of a row as Arrow takes it: NaN and infinity as nothing, texts without halves of characters."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, (tuple, list)):
-        return [_plain(part) for part in value]
-    return finite(value)
+def _text(value: str) -> str:
+    """A text as Arrow takes it, without halves of characters."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def _each(values: Sequence[Any] | None, clean: Callable[[Any], Any]) -> list[Any] | None:
+    return None if values is None else [clean(value) for value in values]
 
 
 def _flat(values: Any) -> np.ndarray[Any, Any]:
@@ -499,4 +503,4 @@ def _as_type(value: Any, kind: str) -> Column:
         return str(
             int(number) if number.is_integer() and abs(number) < 2**53 else number
         )  # 5 and 5.0 have one text, whichever the column held before
-    return str(_plain(value) if isinstance(value, str) else value)
+    return _text(value) if isinstance(value, str) else str(value)

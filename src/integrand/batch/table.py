@@ -47,7 +47,10 @@ FORMAT = 1
 """Version of the manifest and the columns; a folder with another number is refused."""
 
 PART_BYTES = 32 << 20
-"""The bytes after which rows that wait in memory are written as a part."""
+"""The bytes after which rows that wait in memory are written as a part; also of parts that are merged, unpacked."""
+
+ROW_BYTES = 1000
+"""The bytes that a row takes in memory beside its numbers and texts."""
 
 PART_SECONDS = 5.0
 """The seconds after which rows that wait in memory are written: what a kill can cost, beside the inputs at hand."""
@@ -264,7 +267,7 @@ class KeyIndex:
     def add(self, key: str, part: int, row: int, *, ok: bool, digest: str) -> None:
         """Remember where a key's row is, in place of any earlier one."""
         self._recent[name_of(key)] = ((part << 33) | (row << 1) | ok, digest.encode())
-        if len(self._recent) > self.RECENT:
+        if len(self._recent) > max(self.RECENT, len(self._names) // 8):
             self._merge()
 
     def get(self, key: str) -> tuple[int, int, bool, str] | None:
@@ -280,15 +283,19 @@ class KeyIndex:
         return place >> 33, (place >> 1) & 0xFFFFFFFF, bool(place & 1), digest.decode()
 
     def _merge(self) -> None:
-        names = np.array(list(self._recent), "S16")
-        places = np.array([place for place, _ in self._recent.values()], np.int64)
-        digests = np.array([digest for _, digest in self._recent.values()], "S16")
-        old = ~np.isin(self._names, names)
-        names = np.concatenate([self._names[old], names])
-        order = np.argsort(names, kind="stable")
-        self._names = names[order]
-        self._places = np.concatenate([self._places[old], places])[order]
-        self._digests = np.concatenate([self._digests[old], digests])[order]
+        order = sorted(self._recent)
+        names = np.array(order, "S16")
+        places = np.array([self._recent[name][0] for name in order], np.int64)
+        digests = np.array([self._recent[name][1] for name in order], "S16")
+        at = np.searchsorted(self._names, names)
+        known = np.zeros(len(names), bool)
+        inside = at < len(self._names)
+        known[inside] = self._names[at[inside]] == names[inside]
+        self._places[at[known]], self._digests[at[known]] = places[known], digests[known]
+        new = ~known
+        self._names = np.insert(self._names, at[new], names[new])
+        self._places = np.insert(self._places, at[new], places[new])
+        self._digests = np.insert(self._digests, at[new], digests[new])
         self._recent = {}
 
 
@@ -386,7 +393,7 @@ def _merge_small(folder: Path) -> None:
     waiting: list[Path] = []
     size = 0
     for path in [*parts_of(folder), None]:
-        own = 0 if path is None else path.stat().st_size
+        own = 0 if path is None else _unpacked(path)
         if path is None or size + own > PART_BYTES:
             if len(waiting) > 1:
                 tables = [read_part(one) for one in waiting]
@@ -397,6 +404,15 @@ def _merge_small(folder: Path) -> None:
         if path is not None:
             waiting.append(path)
             size += own
+
+
+def _unpacked(path: Path) -> int:
+    """About how many bytes the rows of a part take in memory."""
+    pa = arrow()
+    with _reading(path):
+        about = pa.parquet.read_metadata(path)
+    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    return int(unpacked + about.num_rows * ROW_BYTES)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------------
@@ -584,7 +600,7 @@ def _size_of(row: Row) -> int:
     values = 0 if row.attributions is None else np.asarray(row.attributions).nbytes
     texts = (row.key, row.details or "", row.sentence or "", row.failure or "", *row.notes, *(row.features or ()))
     own = sum(len(value) if isinstance(value, str) else 8 for value in row.columns.values())
-    return values + sum(map(len, texts)) + own + 8 * len(row.attribution_errors or ()) + 400
+    return values + sum(map(len, texts)) + own + 8 * len(row.attribution_errors or ()) + ROW_BYTES
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
