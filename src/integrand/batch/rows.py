@@ -335,7 +335,9 @@ class TableLayout:
             own = TableLayout(columns=columns)
             if row.attributions is not None:
                 values = np.asarray(row.attributions)
-                fixed = row.features is None and keep in ("auto", "values")
+                fixed = (
+                    row.features is None and keep in ("auto", "values") and values.size > 0
+                )  # Parquet has no lists of size 0
                 own = TableLayout(tuple(values.shape) if fixed else None, not fixed, values.dtype == np.float64, columns)
             found = found.union(own)
         return found
