@@ -7,6 +7,7 @@ same way whether or not a run was stopped, so that the table is the same, bit fo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import sys
@@ -427,8 +428,8 @@ class CallableTask(BatchTask[KeyedInput]):
     ) -> None:
         if not callable(explain):
             raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
-        self._explain, self._size = explain, size or getattr(explain, "size", None)
-        self.together: int = together if together is not None else getattr(explain, "together", TOGETHER)
+        self._explain, self._size = explain, size or offered(explain, "size")
+        self.together: int = together if together is not None else offered(explain, "together") or TOGETHER
         if not isinstance(self.together, int) or self.together < 1:
             raise OptionError(f"got together={together!r}; expected how many inputs are explained in one call, at least 1.")
         self.folder, self.keep = folder, keep
@@ -465,6 +466,19 @@ class CallableTask(BatchTask[KeyedInput]):
         if self.keep == "files" or (self.keep == "auto" and large):
             return _in_file(found, item.key, self.folder)
         return found
+
+
+def offered(explain: object, name: str) -> Any:
+    """What something that explains says of itself, such as ``together``: it, or the object whose method it is; else None.
+
+    Args:
+        explain: a function, a method, a partial of one, or an object that can be called.
+        name: the attribute.
+    """
+    while isinstance(explain, functools.partial):
+        explain = explain.func
+    found = getattr(explain, name, None)
+    return getattr(getattr(explain, "__self__", None), name, None) if found is None else found
 
 
 def _in_file(row: Row, key: str, folder: Path) -> Row:
@@ -524,9 +538,10 @@ def explain_many(
         attributions: how attributions are kept: ``values`` as a list of a fixed size, ``lists`` for inputs of different sizes,
             ``files`` in a file beside the table for each input, ``none``. ``auto`` takes files for inputs with more than 4096
             features, and lists of any size where features have names of their own (words, atoms).
-        together: inputs that are explained in one call; default ``explain.together``, or 16. They share the model's chunks, and
+        together: inputs that are explained in one call; default ``explain.together`` (or that of the object whose method
+            explains), or 16. They share the model's chunks, and
             each stops on its own.
-        size: how large an input is, so that inputs of about the same size are explained together.
+        size: how large an input is, so that inputs of about the same size are explained together; default ``explain.size``.
         settings: what else results depend on and ``explain`` does not show.
         retry_failed: explain inputs again that an earlier run could not; a success takes the place of the failure.
         again: explain all inputs again; a row stays until it is replaced.
