@@ -1,14 +1,17 @@
 """What an explained photo says of itself: the sentence, the unit, the rival, the picture."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
-from integrand.apps.images import explain
+import integrand as ig
+from integrand.apps.images import explain, explain_photos
 from integrand.apps.images.model import Network
 from integrand.apps.images.preprocess import Preprocess
 from integrand.errors import OptionError, TargetError
@@ -119,3 +122,104 @@ def test_show_saves_where_there_is_no_display(found, tmp_path, monkeypatch, caps
     found.show()
     (written,) = tmp_path.glob("integrand-photo*.png")
     assert f"saved {written.name}" in capsys.readouterr().out
+
+
+# ---- many photos ------------------------------------------------------------------------------------------------------------
+
+
+class Wavy(nn.Module):
+    """Three smooth scores of a picture, and how many rows it was given at a time."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last, self.rows = nn.Linear(1728, 12), nn.Linear(12, 3), []
+
+    def forward(self, x):
+        self.rows.append(len(x))
+        return self.last(torch.tanh(4 * self.first(x.flatten(1))))
+
+
+@pytest.fixture(scope="module")
+def wavy():
+    return Network("wavy", Wavy().eval(), PLAIN, NAMES, "a test", outputs=3)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return list(np.random.default_rng(0).integers(0, 256, (5, 24, 24, 3)).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"score": "logit"},
+        {"baseline": "blurred", "target": "green"},
+        {"baseline": "black+white", "rival": True},
+        {"baseline": "uniform", "tol": 0.05},
+        {"path": "blur", "tol": 0.05},
+    ],
+    ids=["logit", "blurred", "several baselines", "random baselines", "blur path"],
+)
+def test_photos_together_have_the_numbers_of_each_alone(wavy, photos, how):
+    alone = [explain(photo, wavy, **how) for photo in photos]
+    together = explain_photos(photos, wavy, together=3, **how)
+    for one, other in zip(alone, together, strict=True):
+        assert torch.allclose(one.result.values, other.result.values, rtol=1e-4, atol=1e-6 * one.result.values.abs().max())
+        assert torch.allclose(one.gradient.values, other.gradient.values, rtol=1e-4, atol=1e-6)
+        assert one.result.certificate.only.gradients == other.result.certificate.only.gradients
+        assert (one.answer.label, one.unit, one.sentence) == (other.answer.label, other.unit, other.sentence)
+        assert len(one.result.profile) == len(other.result.profile)
+        assert np.array_equal(one.shown, other.shown)
+        assert (one.rival is None) == (other.rival is None)
+        assert other.page()
+    if "path" not in how:
+        wavy.module.rows.clear()
+        explain_photos(photos, wavy, together=3, **how)
+        assert max(wavy.module.rows) > 3
+
+
+def test_a_cpu_takes_photos_one_by_one_and_together_must_make_sense(wavy, photos):
+    first, again = explain_photos(photos[:2], wavy, score="logit"), explain(photos[1], wavy, score="logit")
+    assert torch.equal(first[1].result.values, again.result.values)
+    with pytest.raises(OptionError, match="got together=0"):
+        explain_photos(photos, wavy, together=0)
+
+
+def test_the_row_of_a_photo_has_signed_sums_over_a_grid(found, wavy, photos):
+    row = found.row()
+    assert (row.prediction, row.target, row.status) == ("red left", "red left", found.result.certificate.only.status.value)
+    assert row.attributions.shape == (16, 16)
+    # Of 24 columns the left 8 are red: fields 0 to 5 of 16, and the photo's attributions add up to 4 there, evenly.
+    total = found.result.values.double().sum((0, 1, 2))
+    assert row.attributions.sum(0)[:5].sum() == pytest.approx(float(total[:8].sum()), rel=1e-5)
+    assert row.attributions.sum() == pytest.approx(4, rel=1e-2)
+    assert len(row.attribution_errors) == 256
+    one = explain(photos[0], wavy, target="blue", score="logit").row()
+    assert (one.prediction, one.target) == (explain(photos[0], wavy).answer.label, "blue all over")
+    assert one.attributions.sum() == pytest.approx(one.score - one.baseline_score, abs=abs(one.residual) + 1e-5)
+    small = ig.integrated_gradients(lambda x: (2 * x).sum((1, 2, 3)), torch.ones(1, 3, 4, 20))
+    sums = dataclasses.replace(found, result=small, telling="small").row().attributions
+    assert (sums.sum(), np.count_nonzero(sums)) == (pytest.approx(480), 64)  # 4 rows of pixels, 16 fields across
+
+
+def test_a_folder_of_photos_becomes_a_table(wavy, photos, tmp_path):
+    (tmp_path / "in").mkdir()
+    for i, photo in enumerate(photos):
+        Image.fromarray(photo).save(tmp_path / "in" / f"{i}.png")
+    (tmp_path / "in" / "notes.txt").write_text("no photo")
+    explainer = functools.partial(explain_photos, network=wavy, together=4)
+    done = ig.explain_many(tmp_path / "in", explainer, tmp_path / "out")
+    assert (done.summary.explained, done.summary.failed) == (5, 1)
+    rows = {row.key: row for row in done.table.rows()}
+    assert "notes.txt" in rows["notes.txt"].failure
+    for i, photo in enumerate(photos):
+        alone = explain(photo, wavy).row()
+        assert rows[f"{i}.png"].sentence == alone.sentence
+        np.testing.assert_allclose(rows[f"{i}.png"].attributions, alone.attributions, rtol=1e-4, atol=1e-7)
+    assert ig.explain_many(tmp_path / "in", explainer, tmp_path / "out").summary.known == 5
+    with pytest.raises(OptionError, match="another run: got explain"):
+        ig.explain_many(tmp_path / "in", functools.partial(explainer, tol=0.05), tmp_path / "out")
+    whole = ig.explain_many(tmp_path / "in", explainer, tmp_path / "files", attributions="files")
+    file = next(row.attribution_file for row in whole.table.rows() if row.key == "0.png")
+    assert ig.Attribution.load(tmp_path / "files" / file).values.shape == (1, 3, 24, 24)

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from benchmarks.grades import auc, kappa
 from integrand.apps import retina
+from integrand.apps.images.model import Network
 from integrand.apps.photos import read
 from integrand.apps.retina.fundus import Disc, find_disc, framed, smoothed
+from integrand.apps.retina.model import PREPROCESS, SCORES, Evidence, Grader
 from integrand.errors import InputError, OptionError, TargetError
 
 RED = (150, 80, 40)
@@ -354,3 +357,24 @@ def test_framed_does_not_write_into_the_photo():
     copy = photo.copy()
     framed(photo, find_disc(photo), 512)
     assert np.array_equal(photo, copy)
+
+
+def test_eyes_together_have_the_numbers_of_each_alone_and_columns_of_the_grade():
+    torch.manual_seed(0)
+    tiny = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 8), nn.Tanh(), nn.Linear(8, 4)).eval()
+    stand_in = Grader(Network("a stand-in", Evidence(tiny), PREPROCESS, SCORES, "a test", outputs=5))
+    eyes = [drawn(colour=colour) for colour in (RED, (120, 60, 30))]
+    one = stand_in.examine(eyes[1], steps=4, baseline="black")
+    other = stand_in.examine_photos(eyes, steps=4, baseline="black", together=2)[1]
+    assert torch.allclose(one.result.values, other.result.values, rtol=1e-4, atol=1e-6 * one.result.values.abs().max())
+    assert one.grade == other.grade
+    row = other.row()
+    assert row.prediction == f"grade {one.grade.grade}"
+    assert row.probability == one.grade.probabilities[one.grade.grade]
+    assert row.target == other.answer.label
+    assert (row.columns["grade"], row.columns["referable"]) == (one.grade.grade, one.grade.referable)
+    assert row.columns["referable_probability"] == one.grade.at_least[1]
+    assert row.attributions.shape == (16, 16)
+    assert row.attributions.sum() == pytest.approx(float(one.result.values.double().sum()), rel=1e-3, abs=1e-5)
+    with pytest.raises(TargetError):
+        stand_in.examine_photos(eyes, target="blindness")

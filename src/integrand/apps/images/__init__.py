@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ScoreName,
         check,
         explain,
+        explain_photos,
     )
     from .result import PhotoCase as Case
 else:
@@ -46,6 +47,7 @@ else:
             "check": "result",
             "compare": "model_pair",
             "explain": "result",
+            "explain_photos": "result",
             "Case": "result:PhotoCase",
         },
     )
@@ -65,4 +67,5 @@ __all__ = [
     "check",
     "compare",
     "explain",
+    "explain_photos",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...batch.rows import Row
 from ...render.notebook import text_table
 from ...render.text.word_sentences import capital
 from ...words import shown
@@ -258,6 +259,20 @@ class ExaminedEye(Explanation):
     def beside(self) -> list[str]:
         """The grades in their order with their probabilities, and how the stated one comes about; nothing if it is no eye."""
         return [self.grade.scale, self.rule] if self.grade.fundus else []
+
+    def row(self) -> Row:
+        """The eye as a row of a table: what every explained photo has, and columns of the grade."""
+        grade = self.grade
+        columns = {
+            "grade": grade.grade,
+            "mean_grade": grade.expected,
+            "referable": grade.referable,
+            "referable_probability": grade.at_least[1],
+            "uncertain": grade.uncertain,
+            "looks_like_a_retina": grade.fundus,
+        }
+        sure = grade.probabilities[grade.grade]
+        return replace(super().row(), prediction=f"grade {grade.grade}", probability=sure, columns=columns)
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the pixels, as a dictionary for JSON."""
