@@ -40,11 +40,14 @@ import typer
 
 import integrand as ig
 from integrand import files
-from integrand.apps.images.gallery_run import STATE, PhotoJob, run_many
+from integrand.apps.images.gallery_run import TABLE, PhotoJob, run_many
+from integrand.apps.images.result import grid_sums
 from integrand.apps.molecules import molecule_run
 from integrand.apps.molecules.molecule_output import MoleculeWriter
 from integrand.apps.molecules.molecule_run import MoleculeJob, MoleculeRequest, store_of
+from integrand.batch.rows import Row
 from integrand.batch.store import LineStore
+from integrand.batch.table import ExplainedTable, parts_of, read_part
 from integrand.errors import IntegrandError
 from tests.apps.molecules.attributed import made
 
@@ -93,6 +96,11 @@ class QuickExplanation:
     def numbers(self) -> dict[str, Any]:
         return {"photo": self.file.name, "title": self.title}
 
+    def row(self) -> Row:
+        sums, errors = grid_sums(self.result)
+        said = {"prediction": self.title, "probability": self.answer.probability, "sentence": self.sentence}
+        return Row.of(self.result.certificate.only, **said, attributions=sums, attribution_errors=errors)
+
     def page(self, command: str, file: str) -> str:
         return f"<!doctype html><title>{self.title}</title><p>{'all about it ' * 200}</p>"
 
@@ -105,6 +113,7 @@ class GalleryCase:
     count: int
     size: int = SIDE
     delay: float = 0.0
+    together: int = 1
     hook: Callable[[Path], None] | None = None
     photos: list[Path] = field(default_factory=list)
 
@@ -117,25 +126,32 @@ class GalleryCase:
             self.photos.append(place / ("left.png", "right.png")[i % 2])
         self.result = drawn(self.size)
 
-    def explain(self, file: Path, tell: object) -> Any:
-        found = QuickExplanation(file, self.result)
-        time.sleep(self.delay)
-        if self.hook is not None:
-            self.hook(file)
+    def explain(self, files: Sequence[Path], tell: object) -> Any:
+        found = []
+        for file in files:
+            found.append(QuickExplanation(file, self.result))
+            time.sleep(self.delay)
+            if self.hook is not None:
+                self.hook(file)
         return found
 
     def run(self, out: Path, *, photos: Sequence[Path] | None = None, again: bool = False, as_json: bool = False) -> int:
-        job = PhotoJob(self.explain, SETTINGS, "integrand image", "Photos")
+        job = PhotoJob(self.explain, SETTINGS, "integrand image", "Photos", together=self.together)
         return ended(lambda: run_many(job, photos or self.photos, out, as_json=as_json, again=again))
 
     def made(self, out: Path) -> dict[str, bytes]:
-        """What is in the output, without the journal."""
-        found = {path.name: path.read_bytes() for path in out.iterdir()} if out.exists() else {}
-        return {name: data for name, data in found.items() if name != STATE}
+        """What is in the output: the files, and the rows of the table, whatever parts they are in."""
+        found = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} if out.exists() else {}
+        if self.entries(out):
+            rows = ExplainedTable.open(out).arrow().to_pylist()
+            found[TABLE] = json.dumps(sorted(rows, key=lambda row: str(row["key"])), indent=1).encode()
+        return found
 
     def entries(self, out: Path) -> list[str]:
         """The inputs that are kept, each as often as it is."""
-        return [entry["place"] for entry in kept(out / STATE, SETTINGS)]
+        parts = parts_of(out / TABLE) if (out / TABLE).exists() else []
+        rows = [row for part in parts for row in read_part(part, ["key", "failure"]).to_pylist()]
+        return [row["key"] for row in rows if row["failure"] is None]
 
     def inputs(self) -> list[str]:
         return [str(photo) for photo in self.photos]
@@ -146,7 +162,7 @@ class GalleryCase:
         links = Page(found.get("index.html", b"").decode()).links
         if lost := [link for link in links if link not in found]:
             return f"the index links to {lost}"
-        pages = {name: data for name, data in found.items() if not name.startswith(".") and name != "index.html"}
+        pages = {name: data for name, data in found.items() if name[0] != "." and name not in ("index.html", TABLE)}
         return "".join(f"{name} is another page. " for name, data in pages.items() if good.get(name) != data)
 
 
@@ -538,7 +554,7 @@ def fuzz(case: Case, folder: Path, count: int, draw: random.Random, wrong: list[
     """Damaged journals: no error but ours, no page with a tag that is not ours, and the whole output again."""
     out = folder / "fuzzed"
     assert case.run(out) == 0
-    state = out / STATE if isinstance(case, GalleryCase) else store_of(out / "values.csv")
+    state = store_of(out / "values.csv")
     lines, good = state.read_bytes().splitlines(keepends=True), case.made(out)
     ours = set().union(*(Page(data.decode()).tags for name, data in good.items() if name.endswith(".html")))
     ours |= {("table", "class"), ("tbody",), ("tr",), ("th", "scope"), ("td",), ("section",), ("h2",)}
@@ -615,7 +631,7 @@ def main(given: Sequence[str] | None = None) -> int:
             replaced_molecules(table, folder, wrong)
             print("runs at the same time on two halves; photos and molecules replaced while they were read: looked at")
         if options.only in (None, "fuzz"):
-            count = sum(fuzz(case, folder, 25 if quick else 3000, draw, wrong) for case in (gallery, table))
+            count = sum(fuzz(case, folder, 25 if quick else 3000, draw, wrong) for case in (table,))
             print(f"damaged journals: {count}")
         if options.only in (None, "bytes") and not quick:
             for count in (100, 400, 1600):

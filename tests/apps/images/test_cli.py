@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 import integrand as ig
 from integrand.apps import images
-from integrand.apps.command_line import weights_digest
-from integrand.apps.images.gallery_run import STATE
+from integrand.batch.identity import weights_digest
+from integrand.batch.table import parts_of
 from integrand.cli import main
 from integrand.cli.app import app
 
@@ -302,13 +302,14 @@ def test_a_folder_gives_a_gallery_and_goes_on_after_a_bad_file(run: Run, tmp_pat
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which photos were explained."""
     seen: list[str] = []
-    real = images.explain
+    real = images.explain_photos
 
-    def explain(file: Path, *args: Any, **options: Any) -> Any:
-        seen.append(Path(file).name)
-        return real(file, *args, **options)
+    def explain(files: Sequence[Path], *args: Any, **options: Any) -> Any:
+        found = real(files, *args, **options)
+        seen.extend(file.name for file in files)
+        return found
 
-    monkeypatch.setattr(images, "explain", explain)
+    monkeypatch.setattr(images, "explain_photos", explain)
     return seen
 
 
@@ -318,15 +319,15 @@ def test_a_stopped_run_goes_on_where_it_was(
     for name in "abcd":
         photo(tmp_path / "in" / f"{name}.png")
     words = ("image", "in", *MODEL, "--out", "out", "--no-rival")
-    counting = images.explain
+    counting = images.explain_photos
 
-    def stopped(file: Path, *args: Any, **options: Any) -> Any:
-        if Path(file).name == "c.png":
+    def stopped(files: Sequence[Path], *args: Any, **options: Any) -> Any:
+        if files[0].name == "c.png":
             raise KeyboardInterrupt
-        return counting(file, *args, **options)
+        return counting(files, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(images, "explain", stopped)
+        patch.setattr(images, "explain_photos", stopped)
         done = run(*words)
     assert done.exit_code == 130
     assert "goes on where it was" in done.output
@@ -351,12 +352,13 @@ def test_what_changed_is_done_again_and_nothing_else(run: Run, tmp_path: Path, c
     counted.clear()
     assert run(*words).exit_code == 0
     assert counted == []
-    assert run(*words, "--baseline", "white").exit_code == 0
+    done = run(*words, "--baseline", "white")
+    assert 'holds results of another run: got baseline "white" (there: null)' in str(done.exception)
+    assert counted == []
+    assert run(*words, "--again").exit_code == 0
     assert len(counted) == 3
-    counted.clear()
-    assert run(*words, "--baseline", "white", "--again").exit_code == 0
-    assert len(counted) == 3
-    (tmp_path / "out" / STATE).write_text("{damaged")
+    for part in parts_of(tmp_path / "out" / "table"):
+        part.unlink()
     counted.clear()
     assert run(*words).exit_code == 0
     assert len(counted) == 3
@@ -367,13 +369,15 @@ def test_another_file_under_the_name_of_the_baseline_counts_as_a_change(run: Run
     photo(tmp_path / "start.png", (0, 0, 0))
     words = ("image", "in", *MODEL, "--out", "out", "--no-rival", "--baseline", "start.png")
     assert run(*words).exit_code == 0
-    photo(tmp_path / "start.png", (90, 90, 90))
-    assert run(*words).exit_code == 0
-    assert counted == ["a.png", "a.png"]
     (tmp_path / "nets_for_photos.py").write_text(SOURCE + "\n# changed\n")
     sys.modules.pop("nets_for_photos")
-    assert run(*words).exit_code == 0
-    assert len(counted) == 3
+    assert "code" in str(run(*words).exception)
+    (tmp_path / "nets_for_photos.py").write_text(SOURCE)
+    sys.modules.pop("nets_for_photos")
+    photo(tmp_path / "start.png", (90, 90, 90))
+    assert "made_with.files" in str(run(*words).exception)
+    assert run("image", "in", *MODEL, "--out", "other", "--no-rival", "--baseline", "start.png").exit_code == 0
+    assert counted == ["a.png", "a.png"]
 
 
 def test_other_weights_under_the_same_name_count_as_a_change(run: Run, tmp_path: Path, counted: list[str]) -> None:
@@ -385,11 +389,13 @@ def test_other_weights_under_the_same_name_count_as_a_change(run: Run, tmp_path:
     (tmp_path / "weighed_nets.py").write_text(own)
     photo(tmp_path / "in" / "a.png")
     words = ("image", "in", "--model", "weighed_nets:Weighed", *MODEL[2:], "--out", "out", "--no-rival")
-    for weight, done in (("1", 1), ("1", 1), ("2", 2)):
+    for weight, same in (("1", True), ("1", True), ("2", False)):
         (tmp_path / "w.txt").write_text(weight)
         sys.modules.pop("weighed_nets", None)
-        assert run(*words).exit_code == 0
-        assert len(counted) == done
+        done = run(*words)
+        assert (done.exit_code == 0) is same
+        assert same or "weights" in str(done.exception)
+        assert len(counted) == 1
     sys.modules.pop("weighed_nets", None)
 
 

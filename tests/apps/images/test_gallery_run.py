@@ -6,17 +6,20 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from benchmarks.faults import Page, QuickExplanation, drawn
+from benchmarks.faults import Page, QuickExplanation, altered, drawn
 from integrand import files
 from integrand.apps.images import gallery_run
-from integrand.apps.images.gallery_run import STATE, PhotoJob, page_name, run_many, run_one, told_apart
+from integrand.apps.images.gallery_run import TABLE, PhotoJob, page_name, run_many, run_one
+from integrand.apps.images.photo_files import key_of, told_apart
+from integrand.batch.table import ExplainedTable, parts_of, read_part, write_part
 from integrand.errors import FileError, OptionError
 
 RESULT = drawn(4)
@@ -35,15 +38,17 @@ class Studio:
         path.write_bytes(content)
         return path
 
-    def explain(self, file: Path, tell: object) -> Any:
-        found = QuickExplanation(file, RESULT)
-        self.hook(file)
-        self.seen.append(file)
+    def explain(self, files: Sequence[Path], tell: object) -> Any:
+        found = []
+        for file in files:
+            found.append(QuickExplanation(file, RESULT))
+            self.hook(file)
+            self.seen.append(file)
         return found
 
     def run(self, *photos: Path, out: str = "out", **options: Any) -> int:
-        given = {"settings": {"tol": 0.1}, "again": False, "as_json": False} | options
-        job = PhotoJob(self.explain, given.pop("settings"), "integrand image", "Photos")  # type: ignore[arg-type]
+        given = {"settings": {"tol": 0.1}} | options
+        job = PhotoJob(self.explain, given.pop("settings"), "integrand image", "Photos", together=given.pop("together", 1))
         try:
             run_many(job, photos, self.folder / out, **given)
         except typer.Exit as end:
@@ -66,6 +71,16 @@ class Studio:
 @pytest.fixture
 def studio(tmp_path: Path) -> Studio:
     return Studio(tmp_path)
+
+
+def fails_on(photo: Path) -> Callable[[Path], None]:
+    """What fails on one photo."""
+
+    def hook(file: Path) -> None:
+        if file == photo:
+            raise FileError(f"{file.name} is no photo.")
+
+    return hook
 
 
 def said(content: bytes) -> str:
@@ -96,10 +111,13 @@ def test_the_same_photo_of_two_patients_has_two_cards_that_stay(studio: Studio) 
 
 def test_other_settings_have_other_pages(studio: Studio) -> None:
     photo = studio.photo("a.png", b"a")
-    for tol in (0.1, 0.2, 0.1):
-        assert studio.run(photo, settings={"tol": tol}) == 0
+    for tol, out in ((0.1, "out"), (0.2, "other"), (0.1, "out")):
+        assert studio.run(photo, settings={"tol": tol}, out=out) == 0
     assert len(studio.seen) == 2
-    assert len(list((studio.folder / "out").glob("*.html"))) == 3
+    assert not set(Page(studio.index()).links) & set(Page(studio.index("other")).links)
+    with pytest.raises(OptionError, match=r"out/table holds results of another run: got tol 0\.2 \(there: 0\.1\)"):
+        studio.run(photo, settings={"tol": 0.2})
+    assert studio.opened() == [(said(b"a"), said(b"a"))]
 
 
 def test_names_of_pages_depend_on_all_that_a_page_shows() -> None:
@@ -224,7 +242,7 @@ def test_a_second_run_on_the_same_gallery_is_refused(studio: Studio) -> None:
     before = studio.index()
     with files.locked(studio.folder / "out" / "index.html"), pytest.raises(FileError, match="is being written by process"):
         studio.run(photos[1])
-    with files.locked(studio.folder / "out" / STATE), pytest.raises(FileError, match="is being written by process"):
+    with files.locked(studio.folder / "out" / TABLE), pytest.raises(FileError, match="is being written by process"):
         studio.run(photos[1], out="out.html")  # another index with the same pages
     assert studio.index() == before
     assert studio.seen == photos[:1]
@@ -276,11 +294,77 @@ def test_nothing_is_written_through_links_that_somebody_planted(studio: Studio) 
     with pytest.raises(OptionError, match=r"not written by integrand.* --force"):
         studio.run(photo)
     assert studio.run(photo, force=True) == 0
-    (studio.folder / "out" / STATE).unlink()
-    (studio.folder / "out" / STATE).symlink_to(precious)
-    with pytest.raises(FileError, match="it is a link"):
-        studio.run(photo)
     assert precious.read_bytes() == b"mine\n"
+
+
+# The table
+
+
+def test_the_table_has_a_row_for_every_photo_and_says_where_its_page_is(studio: Studio) -> None:
+    good, bad = studio.photo("a.png", b"a"), studio.photo("b.png", b"b")
+    studio.hook = fails_on(bad)
+    assert studio.run(good, bad) == 1
+    [first, second] = ExplainedTable.open(studio.folder / "out").rows()
+    assert (first.key, first.status, first.prediction) == (key_of(good), "converged", f"says {said(b'a')}")
+    assert (studio.folder / "out" / str(first.columns["page"])).is_file()
+    assert first.attributions.sum() == pytest.approx(float(RESULT.values.sum()), rel=1e-6)
+    assert (second.key, second.status, second.columns["page"]) == (key_of(bad), "failed", None)
+    assert "b.png is no photo" in str(second.failure)
+
+
+def test_a_photo_that_failed_is_tried_again_if_it_is_asked_for_or_has_changed(studio: Studio) -> None:
+    photos = [studio.photo(f"{name}.png", name.encode()) for name in "abc"]
+    photos[2].unlink()
+    studio.hook = fails_on(photos[1])
+    assert studio.run(*photos) == 1
+    studio.hook = lambda file: None
+    studio.photo("c.png", b"there now")
+    assert studio.run(*photos) == 1
+    assert studio.seen == [photos[0], photos[2]]
+    assert studio.run(*photos, retry_failed=True) == 0
+    assert studio.seen == [photos[0], photos[2], photos[1]]
+    assert len(studio.opened()) == 3
+
+
+def test_photos_that_are_explained_together_are_kept_apart(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:
+    photos = [studio.photo(f"{n:02}.png", b"%d" % n) for n in range(11)]
+    studio.hook = fails_on(photos[4])
+    assert studio.run(*photos, together=2) == 1
+    assert studio.opened() == [(said(b"%d" % n),) * 2 for n in range(11) if n != 4]
+    assert [line[:3] for line in capsys.readouterr().out.splitlines()[:-1]] == [f"{n:02}." for n in range(11) if n != 4]
+    studio.hook = lambda file: None
+    assert studio.run(*photos, together=2, retry_failed=True) == 0
+    assert studio.run(*photos) == 0
+    assert Counter(studio.seen) == Counter(photos)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_table_can_write_into_a_page(studio: Studio, seed: int) -> None:
+    draw = random.Random(seed)
+    photos = [studio.photo(f"{name}.png", name.encode()) for name in "abc"]
+    assert studio.run(*photos) == 0
+    tags = Page(studio.index()).tags
+    [part] = parts_of(studio.folder / "out" / TABLE)
+    table = read_part(part)
+    for _ in range(8):
+        changed = [json.dumps(altered(json.loads(text), draw)) for text in table.column("details").to_pylist()]
+        at = table.column_names.index("details")
+        write_part(part, table.set_column(at, table.field("details"), [changed]))
+        assert studio.run(*photos) == 0
+        assert Page(studio.index()).tags <= tags
+        assert len(Page(studio.index()).links) == 3
+
+
+def test_an_unexpected_error_ends_the_run_if_its_traceback_is_asked_for(studio: Studio) -> None:
+    def broken(file: Path) -> None:
+        raise ZeroDivisionError("somewhere in a model")
+
+    photo = studio.photo("a.png", b"a")
+    studio.hook = broken
+    with pytest.raises(ZeroDivisionError):
+        run_many(PhotoJob(studio.explain, {}, "x", "y", debug=True), [photo], studio.folder / "out")
+    assert studio.run(photo, settings={}) == 2
+    assert "ZeroDivisionError: somewhere in a model. Check that" in studio.index()
 
 
 # Names
@@ -317,10 +401,14 @@ def test_an_odd_name_that_fails_is_said_and_resumed(studio: Studio, capsys: pyte
     studio.hook = fail
     assert studio.run(*photos) == 2
     out, err = capsys.readouterr()
-    assert err.count("not explained: ") == err.count("\n") == len(photos)
+    assert err.count("not explained: ") == err.count("\n") == 21
+    assert f"not explained: {len(photos) - 20} more; the table has the reasons" in err
     assert "\x1b" not in out + err + studio.index()
     studio.hook = lambda file: None
-    assert studio.run(*photos) == 0
+    assert studio.run(*photos) == 2  # they fail again, for all that is known
+    assert studio.seen == []
+    assert studio.run(*photos, retry_failed=True) == 0
+    assert studio.seen == photos
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,6 +27,7 @@ from ..command_line import (
     Force,
     Json,
     Most,
+    RetryFailed,
     ScoreName,
     Screen,
     Tol,
@@ -127,6 +128,7 @@ def image(
     as_json: Json = False,
     verbose: Verbose = False,
     again: Again = False,
+    retry_failed: RetryFailed = False,
     force: Force = False,
     model: Annotated[
         list[str] | None,
@@ -178,8 +180,8 @@ def image(
 ) -> None:
     """Which pixels of a photo made a network say what it says?
 
-    One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
-    photos could not be explained, with 2 if none could.
+    One photo gives a report; several, or a folder, give a gallery and a table that go on where they were stopped. Ends with 1
+    if some photos could not be explained, with 2 if none could.
     """
     names = model or [DEFAULT]
     for name in names:
@@ -202,7 +204,8 @@ def image(
         "rival": rival,
         "max_evaluations": max_evaluations,
     }
-    asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
+    wanted = {"as_json": as_json, "verbose": verbose, "again": again, "retry_failed": retry_failed, "force": force}
+    asked = PhotoRequest.of(photo, out, known_views(view), **wanted)
     if len(names) > 1:
         compare(asked, names, given, how, device=device, trust=trust, debug=debug)
         return
@@ -213,22 +216,27 @@ def image(
             from .. import images
             from . import model as networks
             from .gallery_run import PhotoJob
-            from .result import is_named
+            from .result import is_named, packed
 
             with one_line(f"--model {name}", debug=debug):
                 network = networks.load(name, device=device or default_device(), trust=trust, **given)
             images.check(network, **how)
-            settings = {"model": name, "network": network.source, **given, **how}
             drawn = None if baseline is None or is_named(baseline) else baseline
-            settings["_files"] = [stamp(Path(file)) for file in (classes, drawn) if file is not None]
-            settings["_code"] = [version_of(), *stamped_code(name), weights_digest(network.module)]
+            stamps = {
+                "integrand": version_of(),
+                "weights": weights_digest(network.module),
+                "code": stamped_code(name),
+                "files": {"digest": [stamp(Path(file)) for file in (classes, drawn) if file is not None]},
+            }
         job = PhotoJob(
-            lambda file, tell: images.explain(file, network, progress=tell, **how),
-            settings,
+            lambda files, tell: images.explain_photos(files, network, progress=tell, **how),
+            {"model": name, "network": network.source, **given, **how},
             typed(),
             f"What {network.name} saw",
             debug,
             asked.views,
+            stamps=stamps,
+            together=packed(network),
         )
         asked.run(job, screen)
 
@@ -314,6 +322,7 @@ class PhotoRequest:
         as_json: print JSON.
         verbose: print all figures.
         again: explain photos again that are done already.
+        retry_failed: try photos again that an earlier run could not explain.
         force: replace files that integrand did not write, and make folders.
     """
 
@@ -324,6 +333,7 @@ class PhotoRequest:
     as_json: bool
     verbose: bool
     again: bool
+    retry_failed: bool
     force: bool
 
     @staticmethod
@@ -352,7 +362,8 @@ class PhotoRequest:
         from .gallery_run import run_many, run_one
 
         if self.many:
-            run_many(job, self.files, self.out, as_json=self.as_json, again=self.again, force=self.force, screen=screen)
+            how = {"as_json": self.as_json, "again": self.again, "retry_failed": self.retry_failed, "force": self.force}
+            run_many(job, self.files, self.out, screen=screen, **how)
         else:
             how = {"as_json": self.as_json, "verbose": self.verbose, "force": self.force}
             run_one(job, self.files[0], self.out, screen=screen, **how)

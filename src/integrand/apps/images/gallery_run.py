@@ -1,4 +1,4 @@
-"""``integrand image`` and ``integrand retina`` on files: one photo as a report, many as a gallery that can be resumed."""
+"""``integrand image`` and ``integrand retina`` on files: one photo as a report, many as a table and a gallery of pages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from ...batch.resumable import DAMAGED, ERROR, BatchSummary, BatchTask, explain_each
-from ...batch.store import Entry, LineStore
-from ...errors import FileError, OptionError
+from ...batch.many import BatchSummary, BatchTask, explain_each, stopped_by_signals
+from ...batch.rows import Row
+from ...batch.table import ExplainedTable, Manifest, TableStore
+from ...engine import warn_if_missed
+from ...errors import FileError, IntegrandError, OptionError
 from ...evaluation.progress import Progress
 from ...files import fitting, locked, read_bytes, ready, write_bytes
 from ...render.certificate_text import sum_note
@@ -41,12 +42,12 @@ from ..command_line import (
     stamp,
     stoppable,
 )
-from .photo_files import BYTES, place_of
+from .photo_files import BYTES, UNREADABLE, digest_of_photo, file_of, key_of, told_apart
 from .result import Explanation
 
-STATE = ".explained.jsonl"
-"""The hidden file in a gallery's folder that says what is done, so that the same command goes on where it was stopped, and a
-gallery grows with the photos that come later."""
+TABLE = "table"
+"""The folder in a gallery's that holds the table of its photos: what is done, so that the same command goes on where it was
+stopped, and a gallery grows with the photos that come later."""
 
 NEW = 0.1
 """The index is written again when there are so many new photos, as a share of those that it shows, with a card or as a failure:
@@ -67,29 +68,40 @@ class PhotoJob:
     """What to do with every photo, as the command line has it.
 
     Attributes:
-        explain: explains the photo in a file, and reports its progress.
-        settings: everything that an explanation depends on beside the photo: a photo is done again if they differ.
+        explain: explains the photos in some files, one explanation for each, and reports its progress.
+        settings: what an explanation depends on beside the photo, as pages say it.
         command: what the user typed.
         title: the title of the gallery.
         debug: let unexpected errors through, with their traceback.
         views: the views that a picture shows, by name; the default ones if empty.
         notice: what every reader must know; printed below the answers.
+        stamps: what else an explanation depends on and no page says: digests of weights, code and files.
+        together: photos that are explained in one call.
     """
 
-    explain: Callable[[Path, Tell], Explanation]
+    explain: Callable[[Sequence[Path], Tell], Sequence[Explanation]]
     settings: dict[str, Any]
     command: str
     title: str
     debug: bool = False
     views: tuple[str, ...] = ()
     notice: str = ""
+    stamps: dict[str, Any] = field(default_factory=dict)
+    together: int = 1
 
-    def explained(self, photo: Path, tell: Tell) -> tuple[Explanation, list[str]]:
-        """Explain a photo; also gives the warnings. Whatever goes wrong becomes an error of one line."""
+    @property
+    def manifest(self) -> Manifest:
+        """What the table of a gallery is made with: photos with other settings go into another one."""
+        return Manifest({**self.settings, "made_with": self.stamps}, "values", self.title)
+
+    def explained(self, photos: Sequence[Path], tell: Tell) -> tuple[list[Explanation], list[str]]:
+        """Explain photos; also gives the warnings. Whatever goes wrong becomes an error of one line."""
         hint = "Check that the model takes what the preprocessing gives it (--size, --mean, --scale, --order)"
-        with noted() as notes, one_line(str(photo), hint, debug=self.debug):
-            explanation = self.explain(photo, tell)
-        return explanation, notes
+        with noted() as notes, one_line(", ".join(map(str, photos)), hint, debug=self.debug):
+            explanations = list(self.explain(photos, tell))
+        if len(photos) > 1:
+            notes[:] = [f"of {len(photos)} photos that were explained together: {note}" for note in notes]
+        return explanations, notes
 
 
 def run_one(
@@ -111,7 +123,7 @@ def run_one(
         check_place(where, force=force)
     bar = screen.batch(1, "photos")
     bar.begin(photo.name)
-    explanation, notes = job.explained(photo, bar.tell)
+    [explanation], notes = job.explained([photo], bar.tell)
     replaced = where is not None and where.exists()
     if where is not None:
         with screen.doing("writing the page" if where.suffix.lower() == ".html" else "writing the file"):
@@ -139,10 +151,11 @@ def run_many(
     *,
     as_json: bool = False,
     again: bool = False,
+    retry_failed: bool = False,
     force: bool = False,
     screen: Screen | None = None,
 ) -> None:
-    """Explain photos into a gallery; past photos that fail, and onwards from where an earlier run was stopped.
+    """Explain photos into a table and a gallery; past photos that fail, and onwards from where an earlier run was stopped.
 
     Nobody else can write to the gallery meanwhile. Photos count as explained if at the end the index shows them and their pages
     are as they were written.
@@ -153,27 +166,30 @@ def run_many(
     ready(gallery.folder)
     check_place(gallery.index, force=force)
     summary: BatchSummary[Path] = BatchSummary()
-    with locked(gallery.index), LineStore.opened(gallery.folder / STATE, job.settings, again=again) as store:
+    place = gallery.folder / TABLE
+    with locked(gallery.index), locked(gallery.folder), TableStore.opened(place, job.manifest, again=again) as store:
         index = GalleryIndex(gallery, job, photos, store)
-        with stoppable(job.command), index.kept_up():
+        with stopped_by_signals(), stoppable(job.command), index.kept_up():
             bar = screen.batch(len(photos), "photos")
-            task = PhotoTask(job, gallery.folder, store.mark, bar.tell)
-            for outcome in explain_each(task, photos, store, watcher=bar):
+            task = PhotoTask(job, gallery.folder, store.manifest.fingerprint, bar.tell)
+            for outcome in explain_each(task, photos, store, watcher=bar, retry_failed=retry_failed):
                 if not outcome.known:
-                    if outcome.found is not None:
+                    if not outcome.failed:
                         say_resumed(summary, len(photos), "photos")
                     index.add()
                 summary.add(outcome)
                 if as_json:
-                    _print(outcome.item, outcome.error, {} if outcome.found is None else outcome.found.numbers)
-                elif outcome.found is not None and not outcome.known:
-                    print_line(f"{outcome.item.name}: {outcome.found.sentence}")
+                    typer.echo(json.dumps(task.numbers(outcome.item, outcome.row)))
+                elif not outcome.known and not outcome.failed:
+                    print_line(f"{outcome.item.name}: {outcome.row.sentence}")
         lost, notes = index.finish()
+        store.finish()
     screen.close()
     for photo, why in lost:
-        summary.failed.append((photo, why))
+        summary.failed += 1
+        summary.reasons.append((photo, why))
         if as_json:
-            _print(photo, why, {})
+            typer.echo(json.dumps({"photo": str(photo), "error": why}))
     say(notes)
     say_failures(summary, str)
     if not as_json:
@@ -184,125 +200,99 @@ def run_many(
     end_with(summary)
 
 
-def _print(photo: Path, error: str | None, numbers: dict[str, Any]) -> None:
-    """Print a line of JSON for a photo."""
-    typer.echo(json.dumps(numbers if error is None else {"photo": str(photo), "error": error}))
-
-
 @dataclass(frozen=True)
 class ExplainedPhoto:
-    """What is kept of a photo.
+    """What a gallery keeps of a photo beside its row, in the column ``details``.
 
     Attributes:
-        place: where its file is, links followed.
-        file: the SHA-256 of its file.
         page: the name of its own page.
         sum: the SHA-256 of that page.
         numbers: the explanation for a program, as ``--json`` prints it.
         card: the photo in the gallery.
-        html: its own page; empty if it is on disk already.
     """
 
-    place: str
-    file: str
     page: str
     sum: str
     numbers: dict[str, Any]
     card: Card
-    html: bytes = b""
 
     @staticmethod
-    def read(entry: Entry, mark: str) -> ExplainedPhoto:
-        """What an entry of the journal says, each value checked.
-
-        Args:
-            entry: as it was read.
-            mark: the fingerprint of the settings.
-
-        Raises:
-            KeyError, TypeError, ValueError: the entry is not as :meth:`PhotoTask.pack` makes it.
-        """
-        place, file, page, total = (entry[key] for key in ("place", "file", "page", "sum"))
-        if not isinstance(place, str) or not _DIGEST.fullmatch(file) or not _DIGEST.fullmatch(total):
-            raise ValueError(f"got the place {place!r} with the digests {file!r} and {total!r}.")
-        if page != page_name(place, file, mark):
-            raise ValueError(f"got the page {page!r}, which is not that of {place!r}.")
-        if not isinstance(entry["numbers"], dict):
-            raise TypeError(f"got a {type(entry['numbers']).__name__} as numbers; expected a dict.")
-        return ExplainedPhoto(place, file, page, total, finite(entry["numbers"]), card_of(entry["card"]))
-
-    @property
-    def sentence(self) -> str:
-        """The answer in one line."""
-        return str(self.numbers.get("sentence") or self.numbers.get("title") or "")
+    def read(row: Row | None) -> ExplainedPhoto | None:
+        """What a row says, each value checked, so that no table can write into a page; None if it is not as it was written."""
+        with suppress(LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            entry = json.loads((row and row.details) or "")
+            if _PAGE.fullmatch(entry["page"]) and _DIGEST.fullmatch(entry["sum"]) and isinstance(entry["numbers"], dict):
+                return ExplainedPhoto(entry["page"], entry["sum"], finite(entry["numbers"]), card_of(entry["card"]))
+        return None
 
     def has_page(self, folder: Path) -> bool:
         """Whether the page of the photo is in a folder, as it was written."""
         return stamp(folder / self.page) == self.sum
 
 
-_DIGEST = re.compile("[0-9a-f]{64}")
+_PAGE, _DIGEST = re.compile(r"[0-9a-f]{32}\.html"), re.compile("[0-9a-f]{64}")
 
 
-def page_name(place: str, file: str, mark: str) -> str:
+def page_name(key: str, file: str, mark: str) -> str:
     """The name of a photo's page: a digest of all that the page depends on, so that no two photos ever share one.
 
     The place is among it, not the name of the file alone: two patients may have the same photo under the same name.
 
     Args:
-        place: where the photo is, links followed.
+        key: where the photo is, as :func:`key_of` gives it.
         file: the SHA-256 of its file.
         mark: the fingerprint of the settings.
     """
-    known = json.dumps([file, mark, place])
-    return f"{hashlib.sha256(known.encode()).hexdigest()[:32]}.html"
+    return f"{hashlib.sha256(json.dumps([file, mark, key]).encode()).hexdigest()[:32]}.html"
 
 
-@dataclass(frozen=True)
-class PhotoTask(BatchTask[Path, ExplainedPhoto]):
-    """A photo as an input of the batch runner: known by its place, current as long as the file and its page are as they were.
+class PhotoTask(BatchTask[Path]):
+    """A photo as an input of the batch runner: known by its place, current while its file and its page are as they were."""
 
-    Attributes:
-        job: how to explain a photo.
-        folder: where the pages go.
-        mark: the fingerprint of the settings.
-        tell: takes reports of the gradients of the photo at hand.
-    """
+    def __init__(self, job: PhotoJob, folder: Path, mark: str, tell: Tell) -> None:
+        """Begin with nothing explained.
 
-    job: PhotoJob
-    folder: Path
-    mark: str
-    tell: Tell
+        Args:
+            job: how to explain photos.
+            folder: where the pages go.
+            mark: the fingerprint of the settings.
+            tell: takes reports of the gradients of the photos at hand.
+        """
+        self.together, self._job, self._folder, self._mark, self._tell = job.together, job, folder, mark, tell
 
     def key(self, item: Path) -> str:
-        """The place of the file, links followed."""
-        return place_of(item)
+        """The place of the file."""
+        return key_of(item)
 
     def name(self, item: Path) -> str:
         """The name of the file."""
         return item.name
 
-    def about(self, item: Path) -> Entry:
-        """The place of the file."""
-        return {"place": place_of(item)}
+    def digest(self, item: Path) -> str:
+        """A digest of the file."""
+        return digest_of_photo(item)
 
-    def is_current(self, item: Path, entry: Entry) -> bool:
-        """Whether the photo and its page are, byte for byte, what they were."""
-        known = ExplainedPhoto.read(entry, self.mark)
-        return known.place == place_of(item) and known.file == stamp(item, most=BYTES) and known.has_page(self.folder)
+    def is_current(self, item: Path, read: Callable[[], Row | None]) -> bool:
+        """Whether the page of the photo is, byte for byte, what it was."""
+        known = ExplainedPhoto.read(read())
+        return known is not None and known.has_page(self._folder)
 
-    def explain(self, items: Sequence[Path]) -> list[ExplainedPhoto]:
-        """Explain photos one by one, and draw their pages."""
-        return [self._explain(item) for item in items]
+    def explain(self, items: Sequence[Path]) -> list[tuple[Explanation, Row, ExplainedPhoto, bytes]]:
+        """Explain photos and draw their pages; gives of each its row, what else is kept of it, and the page."""
+        try:
+            explanations, notes = self._job.explained(items, self._tell)
+            return [(one, *self._drawn(item, one, notes)) for item, one in zip(items, explanations, strict=True)]
+        except Exception as error:
+            if self._job.debug and not isinstance(error, IntegrandError):
+                self.stops = (*self.stops, type(error))  # type: ignore[misc]  # it ends the run, with its traceback
+            raise
 
-    def _explain(self, photo: Path) -> ExplainedPhoto:
-        place = place_of(photo)
-        explanation, notes = self.job.explained(photo, self.tell)
+    def _drawn(self, photo: Path, explanation: Explanation, notes: list[str]) -> tuple[Row, ExplainedPhoto, bytes]:
         file = explanation.photo.digest  # of the very bytes that were explained
         if file != stamp(photo, most=BYTES):
             raise FileError(f"{photo} changed while it was read; expected one that stays as it is. Run the command again.")
-        page = page_name(place, file, self.mark)
-        with one_line(str(photo), debug=self.job.debug):
+        page = page_name(key_of(photo), file, self._mark)
+        with one_line(str(photo), debug=self._job.debug):
             shown_as = card(
                 explanation.result,
                 explanation.shown,
@@ -314,19 +304,26 @@ class PhotoTask(BatchTask[Path, ExplainedPhoto]):
                 notice=explanation.notice,
                 view=explanation.view,
             )
-            html = explanation.page(command=self.job.command, file=str(photo)).encode("utf-8", "replace")
+            html = explanation.page(command=self._job.command, file=str(photo)).encode("utf-8", "replace")
             numbers = finite(explanation.numbers()) | {"sentence": headline_of(explanation), "warnings": notes}
-        return ExplainedPhoto(place, file, page, hashlib.sha256(html).hexdigest(), numbers, shown_as, html)
+            row = explanation.row()
+        return row, ExplainedPhoto(page, hashlib.sha256(html).hexdigest(), numbers, shown_as), html
 
-    def pack(self, item: Path, found: ExplainedPhoto) -> Entry:
-        """Write the page; what else there is, is kept in the store."""
-        write_bytes(self.folder / found.page, found.html)
-        return {key: value for key, value in vars(found).items() if key != "html"}
+    def row(self, item: Path, found: tuple[Explanation, Row, ExplainedPhoto, bytes]) -> Row:
+        """Write the page; what else there is, goes into the table."""
+        explanation, row, known, html = found
+        write_bytes(self._folder / known.page, html)
+        with noted() as missed:  # of this photo alone, not of those that were explained with it
+            warn_if_missed(explanation.result.certificate)
+        warnings = [*missed, *known.numbers["warnings"]]
+        details = json.dumps(vars(known) | {"numbers": known.numbers | {"warnings": warnings}})
+        return replace(row, notes=(*row.notes, *warnings), details=details, columns={**row.columns, "page": known.page})
 
-    def unpack(self, item: Path, entry: Entry) -> ExplainedPhoto:
-        """The numbers and the card from the store."""
-        found = ExplainedPhoto.read(entry, self.mark)
-        return replace(found, numbers=found.numbers | {"file": str(item), "out": str(self.folder / found.page)})
+    def numbers(self, item: Path, row: Row) -> dict[str, Any]:
+        """What a row says, for a program."""
+        if (known := ExplainedPhoto.read(row)) is None:
+            return {"photo": str(item), "error": row.failure}
+        return known.numbers | {"file": str(item), "out": str(self._folder / known.page)}
 
 
 @dataclass(frozen=True)
@@ -357,14 +354,13 @@ class Gallery:
 
 
 class GalleryIndex:
-    """The page that shows all photos: of this run as far as they are done, and of earlier ones with the same settings."""
+    """The page that shows all photos of the table: of this run as far as they are done, and of earlier ones."""
 
-    def __init__(self, gallery: Gallery, job: PhotoJob, photos: Sequence[Path], store: LineStore) -> None:
+    def __init__(self, gallery: Gallery, job: PhotoJob, photos: Sequence[Path], store: TableStore) -> None:
         self._gallery, self._job, self._store = gallery, job, store
-        self._photos = {place_of(photo): photo for photo in photos}
+        self._photos = {key_of(photo): photo for photo in photos}
         self._new = self._shown = 0
-        self._sound: dict[str, str] = {}
-        self._files: dict[str, str] = {}
+        self._checked: dict[str, str] = {}
 
     def add(self) -> None:
         """One more photo is done: the page is written if enough are new."""
@@ -391,13 +387,12 @@ class GalleryIndex:
         Raises:
             FileError: the index cannot be written, or what is read is not what was written.
         """
-        self._sound.clear()
-        self._files.clear()
+        self._checked.clear()
         page, lost, gone = self._write()
         if read_bytes(self._gallery.index, what="the page that was written", most=len(page)) != page:
             raise FileError(f"{self._gallery.index} is not as it was written; check the disk, and run the command again.")
         why = f"its page in {self._gallery.folder} is gone or changed; the same command makes it again"
-        others = [shown(Path(place).name) for place in gone if place not in self._photos]
+        others = [shown(Path(key).name) for key in gone if key not in self._photos]
         named = ", ".join([*others[:NAMED], *([f"{len(others) - NAMED} more"] if len(others) > NAMED else [])])
         said = f"no longer in the gallery, as they or their pages have changed: {named}; explain them again to have them back"
         return [(photo, why) for photo in lost], [said] if others else []
@@ -406,75 +401,51 @@ class GalleryIndex:
         """Write the page, of photos whose own pages are as they were written.
 
         Returns:
-            The page; the photos of this run that are neither on it nor known to have failed; the places of all photos that are
-            not on it, as their own pages are gone or changed.
+            The page; the photos of this run that are neither on it nor known to have failed; the keys of all photos that are
+            not on it, as they or their own pages are gone or changed.
         """
         found, failed, gone = self._known()
-        places = [place for place in self._photos if place in found]
-        places += [place for place in found if place not in self._photos]
-        names = told_apart(places)
-        cards = [_card(found[place].card, names[place], self._gallery.prefix + found[place].page) for place in places]
-        missed = [(str(self._photos.get(place, place)), why) for place, why in failed.items()]
-        waiting = [photo for place, photo in self._photos.items() if place not in found and place not in failed]
+        keys = [*(key for key in self._photos if key in found), *(key for key in found if key not in self._photos)]
+        names = told_apart([str(file_of(key)) for key in keys])
+        cards = [found[key].card.copy() for key in keys]
+        for one, key, name in zip(cards, keys, names.values(), strict=True):
+            one["name"], one["link"] = name, self._gallery.prefix + found[key].page
+        missed = [(str(self._photos.get(key, file_of(key))), why) for key, why in failed.items()]
+        waiting = [photo for key, photo in self._photos.items() if key not in found and key not in failed]
         job = self._job
-        meta = {key: str(value) for key, value in job.settings.items() if value is not None and not key.startswith("_")}
+        meta = {key: str(value) for key, value in job.settings.items() if value is not None}
         text = gallery_page(job.title, cards, missed, waiting=len(waiting), meta=meta, command=job.command)
         write_bytes(self._gallery.index, page := text.encode("utf-8", "replace"))
         self._new, self._shown = 0, len(cards) + len(missed)  # both are new when they come, so both are shown
         return page, waiting, gone
 
     def _known(self) -> tuple[dict[str, ExplainedPhoto], dict[str, str], list[str]]:
-        """What the journal says, by the places of photos: explained, or why not; and those whose pages are gone or changed."""
-        found: dict[str, ExplainedPhoto] = {}
+        """What the table says, by the keys of photos: explained, or why not; and those whose pages are gone or changed."""
+        found: dict[str, ExplainedPhoto | None] = {}
         failed: dict[str, str] = {}
-        gone: list[str] = []
-        for entry in self._store.entries():
-            with suppress(*DAMAGED):
-                if ERROR in entry:
-                    place, why = entry["place"], entry[ERROR]
-                    failed |= {place: why} if isinstance(place, str) and isinstance(why, str) else {}
-                    continue
-                one = ExplainedPhoto.read(entry, self._store.mark)
-                if self._is_sound(one) and not self._is_outdated(one):
-                    found[one.place] = one
-                else:
-                    gone.append(one.place)
-        return found, failed, gone
+        self._store.flush()
+        for row in ExplainedTable(self._store.folder, self._store.manifest).rows():
+            found.pop(row.key, None)  # of several rows of a photo the last counts
+            failed.pop(row.key, None)
+            if row.ok:
+                one = ExplainedPhoto.read(row)
+                found[row.key] = one if one is not None and self._holds(row, one) else None
+            else:
+                failed[row.key] = row.failure or ""
+        known = {key: one for key, one in found.items() if one is not None}
+        return known, failed, [key for key in found if key not in known]
 
-    def _is_outdated(self, one: ExplainedPhoto) -> bool:
-        """Whether another photo is now where one of an earlier run was; those of this run have just been looked at."""
-        if one.place not in self._photos and one.place not in self._files:
-            self._files[one.place] = stamp(Path(one.place), most=BYTES)
-        return self._files.get(one.place, "") not in ("", one.file)
+    def _holds(self, row: Row, one: ExplainedPhoto) -> bool:
+        """Whether a photo's page is as it was written, and no other photo is now where one of an earlier run was.
 
-    def _is_sound(self, one: ExplainedPhoto) -> bool:
-        """Whether a photo's page is as it was written; looked at once before the end."""
-        if self._sound.get(one.page) != one.sum and one.has_page(self._gallery.folder):
-            self._sound[one.page] = one.sum
-        return self._sound.get(one.page) == one.sum
-
-
-def _card(known: Card, name: str, link: str) -> Card:
-    copy = known.copy()
-    copy["name"], copy["link"] = name, link
-    return copy
-
-
-def told_apart(places: Sequence[str]) -> dict[str, str]:
-    """What to call files: their names, with as many of their folders as tell them apart.
-
-    >>> list(told_apart(["/a/pat1/left.jpg", "/a/pat2/left.jpg", "/a/pat2/right.jpg"]).values())
-    ['pat1/left.jpg', 'pat2/left.jpg', 'right.jpg']
-    """
-    depth = dict.fromkeys(places, 1)
-    while True:
-        names = {place: shown(Path(*Path(place).parts[-depth[place] :]).as_posix()) for place in places}
-        counts = Counter(names.values())
-        alike = [place for place in places if counts[names[place]] > 1 and depth[place] < len(Path(place).parts)]
-        if not alike:
-            return names
-        for place in alike:
-            depth[place] += 1
+        Photos of this run have just been looked at. What holds is looked at once before the end.
+        """
+        if self._checked.get(row.key) != one.sum:
+            now = row.input_digest if row.key in self._photos else digest_of_photo(file_of(row.key))
+            if not one.has_page(self._gallery.folder) or now not in (row.input_digest, UNREADABLE):
+                return False
+            self._checked[row.key] = one.sum
+        return True
 
 
 def _save(explanation: Explanation, where: Path, job: PhotoJob) -> None:

@@ -7,17 +7,19 @@ import importlib
 import io
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FileError, InputError, MissingExtraError, quiet
-from ...files import read_bytes
+from ...files import digest_of, read_bytes
 from ...words import short_repr, shown
 from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of, orientation_of_xmp
 
@@ -36,6 +38,9 @@ MEMORY = 1_450_000_000
 
 ENOUGH = 32_000_000
 """Photos with more pixels than this are shrunk by a whole factor; no network looks at more."""
+
+UNREADABLE = "unreadable"
+"""The digest of a photo that cannot be read."""
 
 TILE = 1024
 """The side of the squares, in pixels, in which a decoded photo is converted, so that no second copy of all of it is needed."""
@@ -167,6 +172,50 @@ def photos(paths: Iterable[str | PathLike[str]]) -> list[Path]:
 def place_of(file: Path) -> str:
     """The path of a file with links resolved, the same for every name of that file."""
     return os.path.realpath(file)
+
+
+def key_of(file: Path) -> str:
+    r"""What tells a file from all others in a table: its place, or an address, file:///..., where that is no proper text.
+
+    >>> key_of(Path("/caf\udce9.png")), file_of("file:///caf%E9.png") == Path("/caf\udce9.png")
+    ('file:///caf%E9.png', True)
+    """
+    place = place_of(file)
+    try:
+        return place.encode().decode()
+    except UnicodeEncodeError:
+        return Path(place).as_uri()
+
+
+def file_of(key: str) -> Path:
+    """The file that has a key of :func:`key_of`."""
+    address = key.startswith("file://")
+    return Path(os.fsdecode(unquote_to_bytes(key.removeprefix("file://")))) if address else Path(key)
+
+
+def digest_of_photo(file: Path) -> str:
+    """What tells that a photo has changed, 16 characters; one that cannot be read has changed when it can be."""
+    try:
+        return digest_of(file, most=BYTES)[:16]
+    except FileError:
+        return UNREADABLE
+
+
+def told_apart(places: Sequence[str]) -> dict[str, str]:
+    """What to call files: their names, with as many of their folders as tell them apart.
+
+    >>> list(told_apart(["/a/pat1/left.jpg", "/a/pat2/left.jpg", "/a/pat2/right.jpg"]).values())
+    ['pat1/left.jpg', 'pat2/left.jpg', 'right.jpg']
+    """
+    depth = dict.fromkeys(places, 1)
+    while True:
+        names = {place: shown(Path(*Path(place).parts[-depth[place] :]).as_posix()) for place in places}
+        counts = Counter(names.values())
+        alike = [place for place in places if counts[names[place]] > 1 and depth[place] < len(Path(place).parts)]
+        if not alike:
+            return names
+        for place in alike:
+            depth[place] += 1
 
 
 def _inside(folder: Path) -> list[Path]:

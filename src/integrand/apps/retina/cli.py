@@ -16,6 +16,7 @@ from ..command_line import (
     Force,
     Json,
     Most,
+    RetryFailed,
     Tol,
     Verbose,
     default_device,
@@ -51,6 +52,7 @@ def retina(
     as_json: Json = False,
     verbose: Verbose = False,
     again: Again = False,
+    retry_failed: RetryFailed = False,
     force: Force = False,
     device: Device = None,
     baseline: Annotated[
@@ -63,27 +65,31 @@ def retina(
 ) -> None:
     """Grade diabetic retinopathy in fundus photos, 0 to 4, and show what speaks for it. Not a medical device.
 
-    One photo gives a report; several, or a folder, give a gallery that goes on where it was stopped. Ends with 1 if some
-    photos could not be explained, with 2 if none could.
+    One photo gives a report; several, or a folder, give a gallery and a table that go on where they were stopped. Ends with 1
+    if some photos could not be explained, with 2 if none could.
     """
-    asked = PhotoRequest.of(photo, out, known_views(view), as_json=as_json, verbose=verbose, again=again, force=force)
+    wanted = {"as_json": as_json, "verbose": verbose, "again": again, "retry_failed": retry_failed, "force": force}
+    asked = PhotoRequest.of(photo, out, known_views(view), **wanted)
     with working() as screen:
         with screen.loading(), one_line("the grader", debug=debug):
             from ...batch.identity import weights_digest
             from .. import retina as grading
             from ..images.gallery_run import PhotoJob
+            from ..images.result import packed
 
             grader = grading.load(device or default_device())
         if target is not None:
             grader.find(target)
         how = {"target": target, "baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
         job = PhotoJob(
-            lambda file, tell: grader.examine(file, progress=tell, **how),  # type: ignore[arg-type]
-            {"network": grader.network.source, **how, "_code": [version_of(), weights_digest(grader.network.module)]},
+            lambda files, tell: grader.examine_photos(files, progress=tell, **how),  # type: ignore[arg-type]
+            {"network": grader.network.source, **how},
             typed(),
             "Graded eyes",
             debug,
             asked.views,
             grading.NOTICE,
+            {"integrand": version_of(), "weights": weights_digest(grader.network.module)},
+            packed(grader.network),
         )
         asked.run(job, screen)
