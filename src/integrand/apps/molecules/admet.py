@@ -40,7 +40,7 @@ from ...errors import (
 from ...functions.target import Score
 from ...trees import flatten
 from .model import OPTIONS, Integrated
-from .molgraph import listed, read
+from .molgraph import explained_together, listed, read
 from .result import Floats, MoleculeAttribution, folded_draws
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Admet:
                 found.append(self._scale(None)(self.ensemble(graphs.atoms, graphs.edges, *graphs.structure)))
         return torch.cat(found).double().cpu().numpy()[:, None]
 
+    @explained_together(1)
     def explain(
         self,
         molecules: Sequence[str | Mol],

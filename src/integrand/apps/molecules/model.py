@@ -23,7 +23,7 @@ from ...functions.target import Score
 from ...render.notebook import ResultList
 from ...sum_errors import ErrorDraws
 from ...trees import flatten
-from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, graph, listed, read
+from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, explained_together, graph, listed, read
 from .result import Floats, MoleculeAttribution, MoleculeModel, folded_draws
 from .training_range import PCBA_588342, TrainingRange
 from .weave import NAMES, load_weave
@@ -37,6 +37,9 @@ ADMET = "admet:"
 
 BATCH = 64
 """The number of molecules that are explained in one batch."""
+
+TOGETHER = 16
+"""Molecules of a data set that are explained in one call."""
 
 OPTIONS = ("chunk", "max_evaluations", "memory", "rule", "steps")
 """The options of :func:`integrand.integrated_gradients` that make sense for a batch of graphs."""
@@ -136,6 +139,7 @@ class GraphModel:
                 found[rows] = (said.sigmoid() if self.logits else said).cpu().numpy()
         return found
 
+    @explained_together(TOGETHER)
     def explain(
         self,
         molecules: Sequence[str | Mol],
@@ -175,7 +179,7 @@ class GraphModel:
                 found[i] = self._result(*drawn[i], values, output, columns)
             if progress is not None:
                 progress(len(found), len(graphs))
-        scale = score or ("probability" if self.logits else "")
+        scale = (score or "probability") if self.logits else ""
         results = ResultList(replace(found[i], scale=scale) for i in range(len(graphs)))
         warn_if_missed(Certificate(tuple(one.certificate for one in results)))
         return results

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from .rdkit_signals import ctrl_c_kept
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Features = Literal["full", "simple"]
 Floats = NDArray[np.float32]
@@ -160,6 +162,25 @@ def listed(molecules: Sequence[str | Mol] | str | Mol) -> list[str | Mol]:
     if not found:
         raise InputError("got no molecule; expected at least one.")
     return found
+
+
+def atom_count(molecule: str | Mol) -> float:
+    """How large a molecule is: its heavy atoms.
+
+    >>> atom_count("CCO")
+    3.0
+    """
+    return float(read(molecule)[1].GetNumAtoms())
+
+
+def explained_together(count: int) -> Callable[[F], F]:
+    """Mark a method that explains molecules: :func:`integrand.explain_many` gives it so many at a time, of about one size."""
+
+    def mark(method: F) -> F:
+        method.__dict__.update(together=count, size=atom_count)
+        return method
+
+    return mark
 
 
 def read(molecule: str | Mol) -> tuple[str, Mol]:

@@ -26,6 +26,7 @@ from ...words import number, percent, short_repr, shown
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
+    from ...batch.rows import Row
     from ...render.molecule.molecule_data import Molecule
     from .accounting import Account
 
@@ -94,9 +95,20 @@ def spoken_answer(subject: str, score: float, scale: str, units: str = "") -> st
         yes, said = score >= 0.5, "under 0.01%" if score < 1e-4 else percent(score)
         if subject.isalpha() and subject.islower():
             return f"{subject.capitalize()} ({said})" if yes else f"Not {subject} ({subject}: {said})"
-        return f"{subject} {'likely' if yes else 'unlikely'} ({said})"
+        return f"{spoken_class(subject, yes=yes)} ({said})"
     value = f"{score:.3g}".replace("-", "−") + (f" {units}" if units else "")
     return f"{subject[:1].upper()}{subject[1:]}{f' ({scale})' if scale else ''} {value}"
+
+
+def spoken_class(subject: str, *, yes: bool) -> str:
+    """A yes or no to what a network predicts, in a few words.
+
+    >>> spoken_class("active", yes=False), spoken_class("Blood-Brain Barrier", yes=True)
+    ('not active', 'Blood-Brain Barrier likely')
+    """
+    if subject.isalpha() and subject.islower():
+        return subject if yes else f"not {subject}"
+    return f"{subject} {'likely' if yes else 'unlikely'}"
 
 
 class MoleculeModel(Protocol):
@@ -358,6 +370,29 @@ class MoleculeAttribution:
         from .molecule_files import rows
 
         return rows(self)
+
+    def row(self) -> Row:
+        """The result as a row of a table over many molecules; see :func:`integrand.explain_many`.
+
+        Its features are the atoms, each with half of its pairs; its groups are those of :attr:`groups`.
+        """
+        from .molecule_row import row_of
+
+        return row_of(self)
+
+    @staticmethod
+    def from_row(row: Row, molecule: str | Mol | None = None) -> MoleculeAttribution:
+        """The result that a row of such a table was made of, to draw it or to account for it in other ways.
+
+        Atoms and pairs then have a single feature, the sum over all.
+
+        Args:
+            row: of :meth:`integrand.batch.ExplainedTable.rows`.
+            molecule: what was explained, with its coordinates if it had some. Default: the SMILES in the row.
+        """
+        from .molecule_row import result_of
+
+        return result_of(row, molecule)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary for JSON; numbers that are not finite become None.
