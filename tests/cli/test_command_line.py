@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from integrand.apps import command_line
 from integrand.apps.command_line import BatchBar, check_out, has_options, headline_of, in_options, noted, working
 from integrand.apps.images import BASELINES
 from integrand.apps.images.cli import BASELINE_NAMES, VIEW_NAMES
+from integrand.batch import ExplainedTable
 from integrand.cli.app import COMMANDS, CommandEntry, app
 from integrand.errors import ConvergenceWarning, IntegrandWarning, OptionError, quiet, warn
 from integrand.evaluation.progress import Progress
@@ -263,7 +263,7 @@ def test_a_bar_on_the_terminal_leaves_standard_output_to_its_file(
 def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> None:
     """RDKit puts a handler of its own in place of Python's when it searches for substructures, and leaves it there."""
     pytest.importorskip("rdkit")
-    (tmp_path / "many.smi").write_text("".join(f"{'C' * (1 + i % 40)}O m{i}\n" for i in range(4000)))
+    (tmp_path / "many.smi").write_text("".join(f"{'C' * (1 + i % 40)}{'O' * (1 + i // 40)} m{i}\n" for i in range(4000)))
     words = [sys.executable, "-m", "integrand.cli", "molecule", "--file", "many.smi", "--out", "a.csv"]
     words += ["--model", "weave-w1n2", "--smarts", "alcohol=CO", "--device", "cpu"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -277,9 +277,9 @@ def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> N
         process.kill()
     assert process.returncode == 130, err
     assert "stopped; the same command goes on where it was" in err
-    kept = (tmp_path / "a.progress.jsonl").read_bytes().splitlines()
-    assert len(kept) >= 16
-    assert json.loads(kept[0][64:])["smiles"].endswith("O")
+    kept = list(ExplainedTable.open(tmp_path / "a.table").rows())
+    assert len(kept) >= 64
+    assert kept[0].columns["smiles"] == "CO"
 
 
 @pytest.mark.usefixtures("python_listens")

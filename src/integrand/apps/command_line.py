@@ -547,13 +547,20 @@ def say_resumed(summary: BatchSummary[Item], total: int, what: str) -> None:
         print_line(f"going on: {summary.known} of {total} {what} were done before", err=True)
 
 
-def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str]) -> None:
-    """Print to standard error which inputs could not be explained and why, a line each."""
+def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str], *, kept: bool = True) -> None:
+    """Print to standard error which inputs could not be explained and why, a line each.
+
+    Args:
+        summary: how the run went.
+        name: what an input is called.
+        kept: whether there is a table that the next run goes on from.
+    """
     for item, why in summary.reasons[:FAILURES]:
         print_line(f"not explained: {name(item)}: {why}", err=True)
     if summary.failed > FAILURES:
-        print_line(f"not explained: {summary.failed - FAILURES} more; the table has the reasons", err=True)
-    if summary.failed and _has("--retry-failed"):
+        where = "the table has the reasons" if kept else "with --out, a table has the reasons"
+        print_line(f"not explained: {summary.failed - FAILURES} more; {where}", err=True)
+    if kept and summary.failed and _has("--retry-failed"):
         print_line("--retry-failed tries them again", err=True)
 
 

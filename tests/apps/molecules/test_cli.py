@@ -7,12 +7,15 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from rdkit import Chem
 from rdkit.Chem import AllChem
 from torch import Tensor
@@ -20,12 +23,13 @@ from typer.testing import CliRunner, Result
 
 from integrand import files
 from integrand.apps import molecules
-from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_files, molecule_run
+from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_files, molecule_row
 from integrand.apps.molecules.admet import endpoints
-from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES
+from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, explained_together
+from integrand.batch import ExplainedTable
 from integrand.cli import main
 from integrand.cli.app import app
-from integrand.errors import FileError, OptionError, TargetError
+from integrand.errors import FileError, InputError, OptionError, TargetError
 
 OXYGEN = ATOM_FEATURES["simple"].index("atom O")
 BOND, NEAR = PAIR_FEATURES["simple"].index("distance <= 1"), PAIR_FEATURES["simple"].index("distance <= 2")
@@ -306,8 +310,8 @@ class Together:
         self.stop_at, self.bad, self.explain = -1, "", GraphModel.explain
         made = GraphModel(oxygens, "simple", ("oxygens",), "counting", logits=False)
         monkeypatch.setattr(molecules, "load", lambda name, device: made)
-        monkeypatch.setattr(GraphModel, "explain", lambda model, given, **how: self.called(model, given, how))
-        monkeypatch.setattr(molecule_run, "TOGETHER", 2)
+        called = explained_together(2)(lambda model, given, **how: self.called(model, given, how))
+        monkeypatch.setattr(GraphModel, "explain", called)
 
     def called(self, model: GraphModel, given: Sequence[str], how: dict[str, Any]) -> list[MoleculeAttribution]:
         if len(self.batches) == self.stop_at:
@@ -319,18 +323,18 @@ class Together:
 
 
 def test_molecules_of_about_the_same_size_go_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In windows of eight; the file has them in their own order, and a stopped run loses the batch that it was at."""
+    """In windows of eight; the file has them in their own order, and a stopped run loses the window that it was at."""
     seen = Together(monkeypatch)
     texts = ["CCCCO", "C1C", "CO", "CCCO", "O", "CCCCCCO", "CCCCCO", "CCO", "CCCCCCCO", "C"]
     (tmp_path / "many.smi").write_text("\n".join(texts))
-    seen.stop_at = 2
+    seen.stop_at = 4
     assert run("--file", "many.smi", "--out", "a.csv").exit_code == 130
-    assert seen.batches == [["O", "CO"], ["CCO", "CCCO"]]
+    assert seen.batches == [["O", "CO"], ["CCO", "CCCO"], ["CCCCO", "CCCCCO"], ["CCCCCCO"]]
     seen.stop_at = -1
     done = run("--file", "many.smi", "--out", "a.csv")
     assert done.exit_code == 1
-    assert "explained 9 of 10 molecule(s) (4 done before)" in done.stderr
-    assert seen.batches[2:] == [["CCCCO", "CCCCCO"], ["CCCCCCO"], ["C", "CCCCCCCO"]]
+    assert "explained 9 of 10 molecule(s) (7 done before)" in done.stderr
+    assert seen.batches[4:] == [["C", "CCCCCCCO"]]
     assert list(dict.fromkeys(row["smiles"] for row in table(tmp_path / "a.csv"))) == [text for text in texts if text != "C1C"]
 
 
@@ -357,24 +361,18 @@ def test_molecules_that_miss_the_tolerance_are_named(run: Run, monkeypatch: pyte
     assert done.stderr.count("\n") == 1
 
 
-def test_a_kill_while_writing_loses_one_molecule_at_most(run: Run, model: Counting, tmp_path: Path) -> None:
+def test_a_part_that_is_gone_is_explained_again_and_a_damaged_one_is_named(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text(MANY)
     assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
-    whole, kept = (tmp_path / "values.csv").read_bytes(), tmp_path / "values.progress.jsonl"
-    lines = kept.read_bytes()
-    assert lines.count(b"\n") == 6
-    last = len(lines) - lines.rstrip(b"\n").rfind(b"\n") - 1
-    for lost in (1, 2, last // 2, last - 1, last):
-        kept.write_bytes(lines[:-lost])
-        model.explained.clear()
-        assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
-        assert model.explained == ([] if lost == 1 else ["CCCCCCO"])  # a line that lost its end only is whole
-        assert (tmp_path / "values.csv").read_bytes() == whole
-        assert kept.read_bytes().endswith(lines[-last:])
-    kept.write_bytes(lines.replace(b'"atoms"', b'"a\x00oms"', 1))  # a damaged line counts as nothing
+    whole, part = (tmp_path / "values.csv").read_bytes(), tmp_path / "values.table" / "part-000001.parquet"
+    part.write_bytes(b"PAR1 and not much more")
+    refused = run("--file", "many.smi", "--out", "values.csv")
+    assert isinstance(refused.exception, FileError)
+    assert "part-000001.parquet cannot be read" in str(refused.exception)
+    part.unlink()  # as it says
     model.explained.clear()
-    assert run("--file", "many.smi", "--out", "values.csv", "--keep").exit_code == 0
-    assert model.explained == ["CO"]
+    assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
+    assert len(model.explained) == 6
     assert (tmp_path / "values.csv").read_bytes() == whole
 
 
@@ -390,16 +388,20 @@ def test_what_is_done_serves_every_ending_and_every_order(run: Run, model: Count
 
 
 @pytest.mark.parametrize("change", ["tol", "model"])
-def test_another_model_or_option_is_computed_again(
+def test_results_of_another_model_or_option_are_never_mixed(
     run: Run, model: Counting, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     assert run("CCO", "--out", "a.csv", "--keep").exit_code == 0
     other = Counting("another") if change == "model" else model
     monkeypatch.setattr(molecules, "load", lambda name, device: other)
     model.explained.clear()
-    assert run("CCO", "--out", "a.csv", "--keep", *(("--tol", "0.02") if change == "tol" else ())).exit_code == 0
-    assert other.explained == ["CCO"]
-    assert run("CCO", "--out", "a.csv", "--keep").exit_code == 0  # what the first one did is there still
+    words = ("CCO", "--out", "a.csv", *(("--tol", "0.02") if change == "tol" else ()))
+    refused = run(*words)
+    assert isinstance(refused.exception, OptionError)
+    assert ("tol 0.02 (there: 0.01)" if change == "tol" else 'model "another" (there: "counting")') in str(refused.exception)
+    assert "--again drops it and begins anew" in str(refused.exception)
+    assert other.explained == []
+    assert run(*words, "--again").exit_code == 0  # as it says
     assert other.explained == ["CCO"]
 
 
@@ -408,7 +410,7 @@ def test_quiet_says_only_what_went_wrong(run: Run, model: Counting) -> None:
     assert done.exit_code == 1
     assert done.stdout == ""
     assert done.stderr.startswith("not explained: C1: ")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.splitlines()[1:] == ["--retry-failed tries them again"]
     assert run("CCO", "--out", "a.csv", "--quiet").output == ""
 
 
@@ -555,38 +557,41 @@ def test_a_file_that_grows_before_it_is_read_is_not_taken_for_all(run: Run, mode
     assert not (tmp_path / "values.csv").exists()
 
 
-def test_a_result_that_is_lost_before_the_table_is_written_is_said(
+def test_a_result_that_is_lost_before_the_file_is_written_is_said(
     run: Run, model: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "many.smi").write_text(MANY)
-    kept = molecule_run.kept_results
+    packed = molecule_row._packed
 
-    def damaged(task: Any, items: Any, store: Any) -> Any:
-        path = tmp_path / "values.progress.jsonl"
-        path.write_bytes(path.read_bytes().replace(b'"smiles": "CCCO"', b'"smiles": "CCC0"'))
-        return kept(task, items, store)
+    def spoiled(found: MoleculeAttribution) -> dict[str, Any]:
+        return packed(found) | ({"atoms": None} if found.smiles == "CCCO" else {})
 
     with monkeypatch.context() as patch:
-        patch.setattr(molecule_run, "kept_results", damaged)
+        patch.setattr(molecule_row, "_packed", spoiled)
         done = run("--file", "many.smi", "--out", "values.csv")
     assert done.exit_code == 1
     assert "not written: values.csv: the result of m3 is not to be found any more" in done.stderr
     model.explained.clear()
     assert run("--file", "many.smi", "--out", "values.csv").exit_code == 0
     assert model.explained == ["CCCO"]
+    assert [path.name for path in tmp_path.glob("values*")] == ["values.csv"]
 
 
 def test_a_second_run_on_the_same_stem_is_refused_and_changes_nothing(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.smi").write_text(MANY)
-    assert run("--file", "many.smi", "--out", "a.csv").exit_code == 0
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run("--file", "many.smi", "--out", "a.csv", "--keep").exit_code == 0
+
+    def there() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = there()
     model.explained.clear()
-    with files.locked(tmp_path / "a.progress.jsonl"):
+    with files.locked(tmp_path / "a.table"):
         for words in (("a.csv",), ("a.html",), ("a.csv", "--again")):
             refused = run("--file", "many.smi", "--out", *words)
             assert isinstance(refused.exception, FileError)
-            assert "a.progress.jsonl is being written by process" in str(refused.exception)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+            assert "a.table is being written by process" in str(refused.exception)
+    assert there() == before
     assert model.explained == []
 
 
@@ -641,11 +646,15 @@ def test_an_output_with_the_longest_name(run: Run, model: Counting, tmp_path: Pa
 
 def test_nothing_is_written_through_links_that_somebody_planted(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine\n")
-    for name in ("a.csv", "a.csv.part", "b.progress.jsonl"):
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("a.csv", "a.csv.part", "c.table"):
         (tmp_path / name).symlink_to("precious")
+    (tmp_path / "b.table").symlink_to("elsewhere")
     assert "not written by integrand" in str(run("CCO", "--out", "a.csv").exception)
     assert run("CCO", "--out", "a.csv", "--force").exit_code == 0
-    assert "it is a link" in str(run("CCO", "--out", "b.csv").exception)
+    for name in ("b.csv", "c.csv"):
+        assert "it is a link" in str(run("CCO", "--out", name).exception)
+    assert not list((tmp_path / "elsewhere").iterdir())
     assert (tmp_path / "precious").read_text() == "mine\n"
 
 
@@ -671,35 +680,27 @@ def test_nothing_is_written_through_links_that_somebody_planted(run: Run, model:
         ("certificate", {"status": "CONVERGED"}),
     ],
 )
-def test_an_entry_that_makes_no_sense_is_made_again(
+def test_a_row_that_makes_no_sense_is_made_again(
     run: Run, model: Counting, tmp_path: Path, key: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = molecule_run.MoleculeTask.pack
+    packed = molecule_row._packed
     with monkeypatch.context() as patch:
-        patch.setattr(molecule_run.MoleculeTask, "pack", lambda *given: pack(*given) | {key: value})
-        done = run("CCO", "--out", "a.csv")  # it is read again at once
-        assert done.exit_code == 2
-        assert "not explained: CCO: what was found makes no sense" in done.stderr
-    assert run("CCO", "--out", "a.csv").exit_code == 0
-    assert len(model.explained) == 2
-    assert len(table(tmp_path / "a.csv")) == 6
+        patch.setattr(molecule_row, "_packed", lambda found: packed(found) | {key: value})
+        done = run("CCO", "C", "--out", "a.csv")
+        assert done.exit_code == 1
+        assert "not written: a.csv: the result of CCO is not to be found any more" in done.stderr
+    assert run("CCO", "C", "--out", "a.csv").exit_code == 0
+    assert len(model.explained) == 4
+    assert len(table(tmp_path / "a.csv")) == 7
 
 
 @pytest.mark.parametrize("field", ["score", "gradients", "rule", "needed", "status", "curves"])
-def test_a_certificate_of_other_types_is_made_again(
-    run: Run, model: Counting, tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pack = molecule_run.MoleculeTask.pack
-
-    def spoiled(*given: Any) -> dict[str, Any]:
-        entry = pack(*given)
-        return entry | {"certificate": entry["certificate"] | {field: ["<b>"]}}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(molecule_run.MoleculeTask, "pack", spoiled)
-        assert run("CCO", "--out", "a.csv").exit_code == 2
-    assert run("CCO", "--out", "a.csv").exit_code == 0
-    assert len(model.explained) == 2
+def test_a_certificate_of_other_types_makes_no_sense(field: str) -> None:
+    row = GraphModel(oxygens, "simple", ("oxygens",), logits=False).explain(["CCO"])[0].row()
+    kept = json.loads(str(row.details))
+    kept["certificate"][field] = ["<b>"]
+    with pytest.raises(InputError, match="makes no sense"):
+        MoleculeAttribution.from_row(replace(row, details=json.dumps(kept)))
 
 
 @pytest.mark.parametrize("windows", ["the same", "two"])
@@ -759,3 +760,116 @@ def test_a_molecule_unlike_those_of_training_is_said_so_on_its_line(run: Run) ->
     said = run("N[Pt](N)(Cl)Cl", "CC(=O)Oc1ccccc1C(=O)O", "--device", "cpu").stdout.splitlines()
     assert "was not trained on molecules like this one" in said[0]
     assert "was not trained" not in said[1]
+
+
+# ---- the table itself --------------------------------------------------------------------------------------------------------
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a table, as any reader of Parquet folders has them."""
+    found: list[dict[str, Any]] = parquet.read_table(folder).to_pylist()
+    return found
+
+
+def test_a_folder_becomes_a_table_with_a_row_for_each_molecule(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.csv").write_text("id,smiles,Score,=x\na,CCO,7.5,1\nb,C1C,,2\nc,O,-1,3\nd,CCO,8,4\ne,,9,5\n")
+    done = run("--file", "many.csv", "--out", "found")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1] == "explained 3 of 5 molecule(s); table in found"
+    assert "note: 1 of 5 molecules are there more than once; the table has each once" in done.stderr
+    assert "--retry-failed tries them again" in done.stderr
+    assert len(model.explained) == 2
+    found = rows(tmp_path / "found")
+    assert [row["key"] for row in found] == ["CCO", "C1C", "O", "many.csv, line 6"]
+    own = ("smiles", "name", "id", "input_Score", "=x")
+    assert [tuple(row[name] for name in own) for row in found] == [
+        ("CCO", "a", "a", "7.5", "1"),
+        ("C1C", "b", "b", "", "2"),
+        ("O", "c", "c", "-1", "3"),
+        ("", "e", "e", "9", "5"),
+    ]
+    assert [row["status"] for row in found] == ["converged", "failed", "converged", "failed"]
+    assert "ring" in found[1]["failure"]
+    assert "has nothing in the column 'smiles'" in found[3]["failure"]
+    first = found[0]
+    assert (first["prediction"], first["probability"], first["target"]) == ("3.75", None, "oxygens")
+    assert first["features"] == ["C0", "C1", "O2"]
+    assert first["attributions"] == pytest.approx([0.5, 0.75, 2.5])
+    assert dict(zip(first["groups"], first["group_sums"], strict=True)) == pytest.approx({"hydroxyl": 2.5, "ethyl group": 1.25})
+    assert first["sentence"].startswith("Oxygens 3.75: raised most by the hydroxyl")
+    title = json.loads((tmp_path / "found" / "_manifest.json").read_text())["title"]
+    assert title == "many.csv: counting"
+
+
+def test_a_table_goes_on_and_tries_failures_again_when_asked_to(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "many.csv").write_text("id,smiles\na,CCO\nb,CO\nc,O\n")
+    explain, bad = model.explain, ["CO"]
+
+    def sometimes(given: Sequence[Any], **how: Any) -> list[MoleculeAttribution]:
+        if given == bad:
+            raise RuntimeError("no memory today")
+        return explain(given, **how)
+
+    model.explain = sometimes  # type: ignore[method-assign]
+    assert run("--file", "many.csv", "--out", "found").exit_code == 1
+    first = rows(tmp_path / "found")
+    bad.clear()
+    done = run("--file", "many.csv", "--out", "found")
+    assert done.exit_code == 1  # not tried again
+    assert "not explained: b: the model: RuntimeError: no memory today" in done.stderr
+    assert done.stdout == ""
+    assert rows(tmp_path / "found") == first
+    done = run("--file", "many.csv", "--out", "found", "--retry-failed")
+    assert done.exit_code == 0
+    assert done.stderr == "explained 3 of 3 molecule(s) (2 done before); table in found\n"
+    assert model.explained == ["CCO", "O", "CO"]
+    assert {row["key"]: row["status"] for row in rows(tmp_path / "found")} == dict.fromkeys(("CCO", "CO", "O"), "converged")
+    (tmp_path / "many.csv").write_text("id,smiles\na,CCO\nother,CO\nc,O\n")  # what the file says is part of the table
+    assert run("--file", "many.csv", "--out", "found").exit_code == 0
+    assert model.explained[3:] == ["CO"]
+    assert {row["key"]: row["id"] for row in rows(tmp_path / "found")} == {"CCO": "a", "CO": "other", "O": "c"}
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(run: Run, model: Counting, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    assert "a folder that holds 'notes.txt'" in str(run("CCO", "--out", "mine").exception)
+    assert "a file without an ending" in str(run("CCO", "--out", "file").exception)
+    assert "a name without an ending for a folder" in str(run("CCO", "--out", "new.v2").exception)
+    assert "there is no folder 'no'" in str(run("CCO", "--out", "no/table").exception)
+    (tmp_path / "old.v2").mkdir()
+    assert run("CCO", "--out", "old.v2").exit_code == 0
+    assert len(rows(tmp_path / "old.v2")) == 1
+    assert "tol 0.02 (there: 0.01)" in str(run("CCO", "--out", "old.v2", "--tol", "0.02", "--again").exception)
+
+
+def test_without_an_output_nothing_is_kept_and_nothing_is_promised(
+    run: Run, model: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    done = run("CCO", *(f"x{i}" for i in range(30)))
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[20:] == ["not explained: 10 more; with --out, a table has the reasons"]
+    model.stop_at = 1
+    assert "goes on" not in run("CCO", "CO").stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
+
+
+def test_an_sd_file_becomes_a_table_from_which_molecules_are_drawn_again(run: Run, model: Counting, tmp_path: Path) -> None:
+    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in ("OCC", "OC")]
+    (tmp_path / "a.sdf").write_text("".join(f"m{i}{block}> <dose>\n{i}\n\n$$$$\n" for i, block in enumerate(blocks)))
+    assert run("--file", "a.sdf", "--out", "found").exit_code == 0
+    found = list(ExplainedTable.open(tmp_path / "found").rows())
+    assert [row.key.split()[0] for row in found] == ["m0", "m1"]
+    assert [row.columns for row in found] == [
+        {"smiles": "CCO", "name": "m0", "dose": "0"},
+        {"smiles": "CO", "name": "m1", "dose": "1"},
+    ]
+    drawn = MoleculeAttribution.from_row(found[0])
+    assert found[0].features == ("O0", "C1", "C2")  # as in the file, not as in the SMILES
+    assert [drawn.name(i) for i in range(3)] == ["O0", "C1", "C2"]
+    assert drawn.per_atom == pytest.approx([2.5, 0.75, 0.5])
+    kept = replace(found[0], key="", input_digest="", columns={"smiles": "CCO"}, attributions=None)
+    assert replace(drawn.row(), attributions=None) == kept

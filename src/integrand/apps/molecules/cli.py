@@ -21,9 +21,11 @@ from ..command_line import (
     Force,
     Json,
     Most,
+    RetryFailed,
     ScoreName,
     Tol,
     Verbose,
+    check_folder,
     check_name,
     check_out,
     default_device,
@@ -79,7 +81,8 @@ def molecule(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A page (.html), numbers (.csv, .json, .sdf), with a table's own columns first; for one: .svg, .png.",
+            help="A page (.html), numbers (.csv, .json, .sdf), with a table's own columns first; for one: .svg, .png. "
+            "A folder: a table of Parquet files, a row for each molecule.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -98,10 +101,11 @@ def molecule(
         bool,
         typer.Option(
             "--keep",
-            help="Keep what is done beside the output: another ending, or more, then takes no time.",
+            help="Keep the table of what is done beside the output: another ending, or more, then takes no time.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    retry_failed: RetryFailed = False,
     force: Force = False,
     model: Annotated[
         list[str] | None,
@@ -133,19 +137,24 @@ def molecule(
                 f"got {len(names)} networks for {given}; expected one "
                 'molecule to compare them on: integrand molecule "CCO" --model weave-w2n2 --model weave-w1n2.'
             )
-        if smarts or numbers or keep or again:
-            raise OptionError("got --smarts, --numbers, --keep or --again with two networks; they are for one. Leave them out.")
+        if smarts or numbers or keep or again or retry_failed:
+            raise OptionError(
+                "got --smarts, --numbers, --keep, --again or --retry-failed with two networks; they are for one. Leave them "
+                "out."
+            )
         check_out(out, COMPARED, force=force)
         asked_for = PairRequest((smiles or [""])[0], names, out, as_json=as_json, verbose=verbose, quiet=quiet, debug=debug)
         asked_for.run(how, device)
         return
     [name] = names
-    check_out(out, ENDINGS, force=force)
+    folder = _is_folder(out, force=force)
+    if not folder:
+        check_out(out, ENDINGS, force=force)
     if numbers and (out is None or out.suffix.lower() not in PICTURES):
         raise OptionError("got --numbers without a picture; expected --out with a file that ends in .svg or .png.")
     with working(quiet=quiet) as screen:
         with screen.doing("looking at the molecules"):
-            from .molecule_run import TOGETHER, MoleculeJob, MoleculeRequest, run, settings_of
+            from .molecule_run import MoleculeJob, MoleculeRequest, run, settings_of
 
             patterns, asked = _patterns(smarts or []), MoleculeRequest(smiles or [], file, column)
             total, headings = asked.survey()
@@ -156,18 +165,20 @@ def molecule(
             from .molecule_output import MoleculeWriter
 
             network = molecules.load(name, device or default_device())
+        together = getattr(network.explain, "together", 1)
         meta = {"model": network.name, "weights": network.source, "baseline": "all features of atoms and bonds zero"}
         job = MoleculeJob(
             lambda given: network.explain(given, **how),
-            settings_of(network, how),
+            settings_of(network, how) | {"together": together},
             MoleculeWriter(patterns, meta | {"tolerance": f"{tol:g}"}, typed(), numbers, headings),
             as_json=as_json,
             quiet=quiet,
             verbose=verbose,
             debug=debug,
-            together=TOGETHER if isinstance(network, molecules.GraphModel) else 1,
+            together=together,
+            title=f"{'molecules' if file is None else file.name}: {network.name}",
         )
-        run(job, asked, total, out, again=again, keep=keep, screen=screen)
+        run(job, asked, total, out, folder=folder, again=again, keep=keep, retry_failed=retry_failed, screen=screen)
 
 
 @dataclass(frozen=True)
@@ -231,6 +242,27 @@ class PairRequest:
                 print_shown(f"{name}\n{figures(result.certificate.only)}")
         if self.out is not None and not self.quiet:
             print_line(f"wrote {self.out}")
+
+
+def _is_folder(out: Path | None, *, force: bool) -> bool:
+    """Whether the output is a folder for the table: an existing one, or a name without an ending. Checks that it may be."""
+    if out is None or out.suffix.lower() in ENDINGS:
+        return False
+    if not out.is_dir() and out.suffix:
+        raise OptionError(
+            f"got --out {str(out)!r}; expected a file that ends in {', '.join(ENDINGS)}, or a name without an ending for a "
+            "folder with the table."
+        )
+    check_folder(out.parent, f"--out {str(out)!r}", force=force)
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"got --out {str(out)!r}, which is a file without an ending; expected a folder, or a new name.")
+    strange = [path.name for path in out.iterdir() if not path.name.startswith((".", "_"))] if out.is_dir() else []
+    if strange and not force and not (out / "_manifest.json").exists():
+        raise OptionError(
+            f"got --out {str(out)!r}, a folder that holds {min(strange)!r}; expected a new or empty one, or that of an earlier "
+            "run, for whatever reads the table reads all files in it. --force puts the table there."
+        )
+    return True
 
 
 def _check_apart(file: Path | None, out: Path | None) -> None:

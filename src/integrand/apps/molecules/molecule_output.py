@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ...batch.rows import Row
 from ...files import marked, text_file, write_bytes, write_text
 from ...render import molecule as render
 from ...words import cell, cells
@@ -64,7 +65,7 @@ class MoleculeWriter:
         Args:
             out: the file.
             found: the molecules that were explained, in order; taken one at a time.
-            failed: the molecules that were not.
+            failed: the molecules that were not; read when all of the others were taken.
 
         Returns:
             How many molecules were written.
@@ -185,7 +186,7 @@ class MoleculeWriter:
                 writer.write(mol)
 
 
-def line(record: Record, one: MoleculeAttribution) -> str:
+def line(record: Record, one: Row) -> str:
     """A molecule in one line: what was said of it and why, and whether the network ever saw its like."""
     heed = f" ({one.notes[0].partition(':')[0]})" if one.notes else ""
     return f"{record.title}: {one.sentence}{heed}"

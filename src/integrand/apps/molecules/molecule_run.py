@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import typer
 
-from ...attribution_files import example_of
-from ...batch.identity import weights_digest
-from ...batch.resumable import BatchSummary, BatchTask, explain_each, kept_results
-from ...batch.store import Entry, LineStore
-from ...errors import ConvergenceWarning, FileError, IntegrandError, MissingExtraError, OptionError, TargetError, quiet
-from ...files import fitting
-from ...schema import stored
+from ...batch.identity import digest_of_input, weights_digest
+from ...batch.many import BatchOutcome, BatchSummary, BatchTask, explain_each, stopped_by_signals
+from ...batch.rows import COLUMN_NAMES, Row
+from ...batch.table import MANIFEST, Manifest, TableStore, parts_of
+from ...errors import FileError, InputError, IntegrandError, MissingExtraError, OptionError
+from ...files import fitting, locked, remove
 from ...version import version_of
-from ...words import shortened
+from ...words import shortened, shown
 from ..command_line import (
     Screen,
     echo,
@@ -36,9 +35,10 @@ from ..command_line import (
     stoppable,
 )
 from .molecule_files import Record, records
-from .molecule_output import MoleculePair, MoleculeWriter, line
-from .molgraph import read
-from .result import MoleculeAttribution, MoleculeModel, draws_of, kept_draws
+from .molecule_output import Failure, MoleculePair, MoleculeWriter, line
+from .molecule_row import result_of
+from .molgraph import atom_count
+from .result import MoleculeAttribution, MoleculeModel
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 NOTES = 5
 """The most warnings that are printed, and the most molecules that a note names; of thousands there may be many."""
 
-TOGETHER = 16
-"""Molecules that a network on graphs explains in one call, and that a kill can cost."""
-
 HEADINGS = 1000
 """The most columns of a table that come back in the output: data sets with descriptors have hundreds."""
 
-FORMAT = 3
-"""Version of the entries in the store; those of another version are not used. Since 3, they say what the score is."""
+FORMAT = 4
+"""Version of what a row's ``details`` hold; tables of another version are not added to."""
+
+OURS = (*COLUMN_NAMES, "smiles", "name")
+"""The columns that every table of molecules has; those of the input come after them."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class MoleculeJob:
         verbose: print all figures.
         debug: let unexpected errors through, with their traceback.
         together: how many molecules are explained in one call.
+        title: what the run is about, for the table's summary.
     """
 
     explain: Callable[[Sequence[str | Mol]], list[MoleculeAttribution]]
@@ -119,84 +120,106 @@ class MoleculeJob:
     verbose: bool = False
     debug: bool = False
     together: int = 1
+    title: str = ""
 
 
-class MoleculeTask(BatchTask[Record, MoleculeAttribution]):
-    """A molecule as an input of the batch runner: known by its text, put together with others of about as many atoms."""
+class UnexpectedError(Exception):
+    """An error of a model that ``--debug`` lets through: it ends the run, and its cause is shown with the traceback."""
 
-    stops: ClassVar[tuple[type[IntegrandError], ...]] = (OptionError, TargetError)
 
-    def __init__(self, job: MoleculeJob) -> None:
-        self.job, self.together = job, job.together
+class MoleculeTask(BatchTask[Record]):
+    """A molecule as an input of the batch runner: known by its text, put together with others of about as many atoms.
+
+    Attributes:
+        job: what to do with a molecule.
+        lasting: whether the table is what was asked for, so that what the file says of a molecule counts as part of it.
+    """
+
+    stops: ClassVar[tuple[type[BaseException], ...]] = (*BatchTask.stops, UnexpectedError)
+
+    def __init__(self, job: MoleculeJob, *, lasting: bool = False) -> None:
+        self.job, self.together, self.lasting = job, job.together, lasting
+        self._names = carried_names(job.writer.headings)
 
     def key(self, item: Record) -> str:
-        """The SMILES or mol block; the place in the file if there is no molecule to be had: another may have the same text."""
-        return item.where if item.problem else item.text
+        """The SMILES; of a mol block its name and a digest; the place in the file if there is no molecule to be had."""
+        if item.problem:
+            return item.where  # another may have the same text
+        return f"{item.name} {digest_of_input(item.text)}".strip() if item.block else item.text
 
     def name(self, item: Record) -> str:
         """What the file calls the molecule, or what it is."""
         return item.title
 
+    def digest(self, item: Record) -> str:
+        """Of the molecule; with what the file says of it where that is kept, too."""
+        return digest_of_input((item.text, item.problem, *((item.name, item.columns) if self.lasting else ())))
+
+    def problem(self, item: Record) -> str:
+        """Why there is no molecule to be had."""
+        return item.problem
+
     def size(self, item: Record) -> float:
         """The number of atoms."""
-        return float(read(item.molecule())[1].GetNumAtoms())
+        return atom_count(item.molecule())
 
-    def explain(self, items: Sequence[Record]) -> list[MoleculeAttribution]:
-        """The attributions of molecules; whatever goes wrong becomes an error of one line."""
-        # Missed tolerances are said at the end, with the names of the molecules.
-        with one_line("the model", debug=self.job.debug), quiet(ConvergenceWarning):
-            return self.job.explain([item.molecule() for item in items])
+    def explain(self, items: Sequence[Record]) -> list[Row]:
+        """The rows of molecules; whatever goes wrong becomes an error of one line."""
+        try:
+            with one_line("the model", debug=self.job.debug):
+                return [found.row() for found in self.job.explain([item.molecule() for item in items])]
+        except IntegrandError:
+            raise
+        except Exception as error:  # --debug was given
+            raise UnexpectedError from error
 
-    def pack(self, item: Record, found: MoleculeAttribution) -> Entry:
-        """The numbers of an attribution, summed over the features of each atom and pair."""
-        return {
-            "smiles": found.smiles,
-            "label": found.label,
-            "model": found.model,
-            "notes": list(found.notes),
-            "scale": found.scale,
-            "units": found.units,
-            "atoms": found.atoms.tolist(),
-            "ends": found.ends.tolist(),
-            "pairs": found.pair_values.tolist(),
-            "others": dict(found.others),
-            "draws": kept_draws(found.draws),
-            "certificate": stored(found.certificate),
-        }
+    def row(self, item: Record, found: Row) -> Row:
+        """The row as it is."""
+        return found
 
-    def unpack(self, item: Record, entry: Entry) -> MoleculeAttribution:
-        """An attribution in which each atom and pair has a single feature, the sum over all; every value is checked."""
-        smiles, mol = read(item.molecule())
-        texts = [entry[key] for key in ("label", "model", "scale", "units")]
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"got {texts!r} as label, model, scale and units; expected texts.")
-        if not isinstance(entry["notes"], list) or not all(isinstance(note, str) for note in entry["notes"]):
-            raise TypeError(f"got {entry['notes']!r} as notes; expected texts.")
-        ends = [end for pair in entry["ends"] for end in pair]
-        if not all(type(end) is int for end in ends):
-            raise TypeError("got pairs of something else; expected pairs of numbers of atoms.")
-        return MoleculeAttribution(
-            smiles,
-            mol,
-            entry["label"],
-            np.array(_numbers(entry["atoms"])).reshape(-1, 1),
-            np.array(ends, np.int64).reshape(-1, 2),
-            np.array(_numbers(entry["pairs"])).reshape(-1, 1),
-            example_of(entry["certificate"]),
-            others=dict(zip(entry["others"], _numbers(list(entry["others"].values())), strict=True)),
-            model=entry["model"],
-            notes=tuple(entry["notes"]),
-            scale=entry["scale"],
-            units=entry["units"],
-            draws=draws_of(entry["draws"], mol.GetNumAtoms()),
-        )
+    def columns(self, item: Record) -> Mapping[str, Any]:
+        """The molecule, its name, and what else the file says of it; what would be there twice is there once."""
+        own = {"smiles": None if item.block else item.text, "name": item.name or None}
+        said = {name: value for name, value in item.columns if name in self._names}
+        same = {name for name, value in said.items() if value.strip() == own.get(name.lower())}
+        return own | {self._names[name]: value for name, value in said.items() if name not in same}
+
+    def is_current(self, item: Record, read: Callable[[], Row | None]) -> bool:
+        """Whether a result can be had from the row of an earlier run; not asked where the table itself is the output."""
+        if self.lasting:
+            return True
+        try:
+            row = read()
+            return row is not None and bool(self.result(item, row))
+        except InputError:
+            return False
+
+    def result(self, item: Record, row: Row) -> MoleculeAttribution:
+        """The result of a molecule from its row.
+
+        Raises:
+            InputError: the row is not as it was written.
+        """
+        return result_of(row, item.molecule())
 
 
-def _numbers(values: Any) -> list[float]:
-    """The numbers of a list that was read from JSON; an error if there is anything else in it, or something infinite."""
-    if not isinstance(values, list) or not all(type(value) in (int, float) and math.isfinite(value) for value in values):
-        raise TypeError("got a list with something else than numbers.")
-    return [float(value) for value in values]
+def carried_names(headings: Sequence[str]) -> dict[str, str]:
+    """What the columns of an input are called in the table: as they are, or ``input_score`` where that is a name of ours.
+
+    Upper and lower case count as the same, as in SQL.
+
+    >>> carried_names(["id", "Score", "input_score"])
+    {'id': 'id', 'Score': 'input_Score', 'input_score': 'input_input_score'}
+    """
+    found: dict[str, str] = {}
+    taken = set(OURS)
+    for heading in headings:
+        name = heading if heading.strip() else "input_"
+        while name.lower() in taken:
+            name = f"input_{name}"
+        taken.add(name.lower())
+        found[heading] = name
+    return found
 
 
 def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
@@ -209,9 +232,59 @@ def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
     return how | made | {"integrand": version_of(), "rdkit": rdBase.rdkitVersion, "format": FORMAT}
 
 
-def store_of(out: Path) -> Path:
-    """The file that keeps what is done: one for all endings, so that a page becomes a table without computing again."""
-    return out.with_name(fitting(out.stem, ".progress.jsonl"))
+def table_of(out: Path) -> Path:
+    """The folder with the table that a file is written from, beside it; one for all endings, so that another is quick."""
+    return out.with_name(fitting(out.stem, ".table"))
+
+
+@contextmanager
+def opened_table(job: MoleculeJob, out: Path | None, *, folder: bool, again: bool) -> Iterator[TableStore]:
+    """Open the table of a run: ``out`` itself, one beside it, or a temporary one where nothing is to be kept.
+
+    Args:
+        job: what the rows are made with.
+        out: the folder or file that was asked for; None to print only.
+        folder: whether it is a folder.
+        again: find nothing that an earlier run has kept.
+    """
+    manifest = Manifest(job.settings, title=job.title)
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="integrand-") as name, TableStore.opened(Path(name), manifest) as store:
+            yield store
+        return
+    if folder:
+        with TableStore.opened(out, manifest, again=again) as store:
+            yield store
+        return
+    place = table_of(out)
+    if place.is_symlink():
+        raise FileError(f"{shown(str(place))} cannot be written (it is a link); choose another name for {shown(out.name)}.")
+    with locked(out):  # which also removes what a killed run left beside it
+        _check_leftover(place, manifest, again=again)
+        with TableStore.opened(place, manifest, again=again) as store:
+            yield store
+        if not (place / MANIFEST).exists():
+            with suppress(OSError):  # somebody has put something into it
+                place.rmdir()
+
+
+def _check_leftover(place: Path, manifest: Manifest, *, again: bool) -> None:
+    """Check that what an earlier run has kept beside its file can be gone on with; with ``--again`` it goes if it cannot."""
+    if not (place / MANIFEST).exists():
+        return
+    try:
+        Manifest.read(place).check_same(manifest, place)
+    except (OptionError, FileError) as error:
+        if not again:
+            raise type(error)(f"{error} That folder is what an earlier run kept: --again drops it and begins anew.") from None
+        with locked(place):
+            clear(place)
+
+
+def clear(place: Path) -> None:
+    """Remove a table; the manifest goes last, so that a kill in between leaves a table with fewer rows."""
+    for path in (*parts_of(place), place / MANIFEST):
+        remove(path)
 
 
 def run(
@@ -220,70 +293,155 @@ def run(
     total: int,
     out: Path | None,
     *,
+    folder: bool = False,
     again: bool = False,
     keep: bool = False,
+    retry_failed: bool = False,
     screen: Screen | None = None,
 ) -> None:
-    """Explain all molecules, print them and write the file; exit with 1 if some failed, with 2 if all did.
+    """Explain all molecules, print them and write the file or table; exit with 1 if some failed, with 2 if all did.
 
-    The file is written from what is kept, in a second pass over the molecules: either all of them that were explained are in
-    it, or it is left as it was, and the exit code is 1. What is kept is removed once the file has all molecules.
+    A file is written from the table, in a second pass over the molecules: either all of them that were explained are in
+    it, or it is left as it was, and the exit code is 1. The table beside it is removed once the file has all molecules.
 
     Args:
         job: what to do with a molecule.
         asked: the molecules.
         total: how many they are.
-        out: the file to write; None to print only.
+        out: the file to write, or the folder for the table; None to print only.
+        folder: whether ``out`` is a folder.
         again: use nothing that an earlier run has kept.
-        keep: what is done stays beside the file, for another file of the same name with another ending or more molecules.
+        keep: the table stays beside the file, for another file of the same name with another ending or more molecules.
+        retry_failed: explain molecules again that an earlier run could not.
         screen: where bars are drawn.
     """
     screen = screen or Screen(None)
-    task = MoleculeTask(job)
-    summary: BatchSummary[Record] = BatchSummary()
-    missed: list[str] = []
+    task = MoleculeTask(job, lasting=folder)
     seen = SeenMolecules(asked)
+    tally = MoleculeTally(task, total, kept=out is not None, retried=retry_failed)
     written, problem = 0, ""
-    with noted() as notes, LineStore.opened(None if out is None else store_of(out), job.settings, again=again) as store:
-        with stoppable(job.writer.command):
-            for outcome in explain_each(task, seen.first(), store, watcher=screen.batch(total, "molecules")):
-                if not outcome.known and outcome.found is not None:
-                    say_resumed(summary, total, "molecules")
-                summary.add(outcome)
-                if outcome.found is not None:
-                    _show(job, outcome.item, outcome.found, alone=total == 1, known=outcome.known, kept=out is not None)
-                    missed += [] if outcome.found.certificate.converged else [outcome.item.title]
+    stop = nullcontext() if out is None else stoppable(job.writer.command)  # without it, there is nothing to go on from
+    with noted() as notes, opened_table(job, out, folder=folder, again=again) as store:
+        with stop, stopped_by_signals(), _unwrapped():
+            watch = screen.batch(total, "molecules")
+            for outcome in explain_each(task, seen.first(), store, watcher=watch, retry_failed=retry_failed):
+                tally.add(outcome)
+        summary = tally.summary
         problem = "" if summary.total == total else seen.changed(min(total, summary.total))
-        if out is not None and summary.explained and not problem:
-            results = kept_results(task, seen.again(), store)
+        if folder or keep:
+            store.finish()
+        if out is not None and not folder and summary.explained and not problem:
             with screen.doing(f"writing {out.name}"):
-                written, problem = _written(job.writer, out, results, summary)
-        store.spent = not (keep or problem or summary.failed)
+                written, problem = _written(task, out, seen.again(), store, summary)
+        if out is not None and not folder and not (keep or problem or summary.failed):
+            store.flush()
+            clear(store.folder)
     screen.close()
-    off = f"not as exact as asked for: {len(missed)} of {total} molecules ({', '.join(_first(missed))})"
-    off += "; allow more work with --max-evaluations, or ask for less with --tol"
-    say([*_first(notes), *([off] if missed else [])])
-    say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80))
+    say([*_first(notes), *tally.notes(folder)])
+    say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80), kept=out is not None)
     if problem:
         print_line(problem if out is None else f"not written: {out}: {problem}", err=True)
         raise typer.Exit(1)
-    if written and not job.quiet:
-        before = f" ({summary.known} done before)" if summary.known else ""
-        print_line(f"explained {written} of {total} molecule(s){before}; wrote {out}", err=True)
+    if (written or folder) and not job.quiet:
+        wrote = f"table in {out}" if folder else f"wrote {out}"
+        print_line(f"explained {summary.explained} of {total} molecule(s){tally.before}; {wrote}", err=True)
     end_with(summary)
 
 
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Let the error of a model through as it was."""
+    try:
+        yield
+    except UnexpectedError as error:
+        raise (error.__cause__ or error) from None
+
+
+class MoleculeTally:
+    """Prints molecules as they come, and counts them.
+
+    Attributes:
+        summary: how the run went so far.
+    """
+
+    def __init__(self, task: MoleculeTask, total: int, *, kept: bool, retried: bool = False) -> None:
+        """Begin with nothing.
+
+        Args:
+            task: what is done with a molecule.
+            total: how many they are.
+            kept: whether something is written of them.
+            retried: whether failures are tried again, so that what comes first to be explained is not where it stopped.
+        """
+        self.summary: BatchSummary[Record] = BatchSummary()
+        self._task, self._total, self._kept, self._retried = task, total, kept, retried
+        self._missed: list[str] = []
+        self._new = 0
+
+    def add(self, outcome: BatchOutcome[Record]) -> None:
+        """Count a molecule, and print what became of it."""
+        new = not (outcome.known or outcome.failed or outcome.repeated)
+        if new and not self._new and not self._retried:
+            say_resumed(self.summary, self._total, "molecules")
+        self._new += new
+        self.summary.add(outcome)
+        unread = outcome.known and self._task.lasting and not self._task.job.as_json  # of a large table nothing is read twice
+        if outcome.failed or unread:
+            return
+        row = outcome.row
+        if row.status not in ("converged", "exact"):
+            self._missed.append(outcome.item.title)
+        self._show(outcome.item, row, known=outcome.known)
+
+    @property
+    def before(self) -> str:
+        """How many molecules an earlier run had explained, for the last line; empty if none."""
+        known = self.summary.known if self._new else self.summary.explained
+        return f" ({known} done before)" if self.summary.known else ""
+
+    def notes(self, folder: bool) -> list[str]:
+        """What is to be said of all molecules.
+
+        Args:
+            folder: whether the table is the output.
+        """
+        found = []
+        if self._missed:
+            off = f"not as exact as asked for: {len(self._missed)} of {self._total} molecules"
+            more = "allow more work with --max-evaluations, or ask for less with --tol"
+            found.append(f"{off} ({', '.join(_first(self._missed))}); {more}")
+        if folder and self.summary.repeated:
+            found.append(
+                f"{self.summary.repeated} of {self._total} molecules are there more than once; the table has each once, with "
+                "what the file says of the first"
+            )
+        return found
+
+    def _show(self, record: Record, row: Row, *, known: bool) -> None:
+        """Print a molecule: as JSON, in full if it is the only one, or in one line."""
+        job = self._task.job
+        if job.as_json:
+            echo(json.dumps(job.writer.numbers(record, self._task.result(record, row)), allow_nan=False))
+        elif job.quiet and self._kept:
+            return
+        elif self._total == 1:
+            print_shown(job.writer.terminal(record, self._task.result(record, row), verbose=job.verbose))
+        elif not (known and self._kept):
+            print_line(line(record, row))
+
+
 def _written(
-    writer: MoleculeWriter, out: Path, results: Iterator[MoleculePair], summary: BatchSummary[Record]
+    task: MoleculeTask, out: Path, again: Iterator[Record], store: TableStore, summary: BatchSummary[Record]
 ) -> tuple[int, str]:
-    """Write the file; gives how many molecules are in it, or why it was left as it was."""
+    """Write the file from the table; gives how many molecules are in it, or why it was left as it was."""
     problem = ""
+    failed: list[Failure] = []
 
     def checked() -> Iterator[MoleculePair]:
         nonlocal problem
         count = 0
         try:
-            for count, pair in enumerate(results, 1):  # noqa: B007, read after the loop
+            for count, pair in enumerate(_results(task, again, store, failed), 1):  # noqa: B007, read after the loop
                 yield pair
             if count < summary.explained:
                 raise FileError(f"{count} results were found of {summary.explained}; run the same command again.")
@@ -292,11 +450,27 @@ def _written(
             raise
 
     try:
-        return writer.write(out, checked(), summary.failed), ""
+        return task.job.writer.write(out, checked(), failed), ""
     except FileError:
         if not problem:
             raise
         return 0, problem
+
+
+def _results(task: MoleculeTask, again: Iterator[Record], store: TableStore, failed: list[Failure]) -> Iterator[MoleculePair]:
+    """Molecules with their results from the table, in the order of the file; those that failed are added to the list."""
+    for record in again:
+        row = store.get(task.key(record))
+        if row is not None and not row.ok:
+            failed.append((record, row.failure or ""))
+            continue
+        try:
+            if row is None:
+                raise InputError("there is no row of it")
+            found = task.result(record, row)
+        except InputError:
+            raise FileError(f"the result of {record.title} is not to be found any more; run the same command again.") from None
+        yield record, found
 
 
 class SeenMolecules:
@@ -347,15 +521,3 @@ class SeenMolecules:
 
 def _first(words: Sequence[str]) -> list[str]:
     return [*words[:NOTES], *([f"and {len(words) - NOTES} more"] if len(words) > NOTES else [])]
-
-
-def _show(job: MoleculeJob, record: Record, one: MoleculeAttribution, *, alone: bool, known: bool, kept: bool) -> None:
-    """Print a molecule: as JSON, in full if it is the only one, or in one line."""
-    if job.as_json:
-        echo(json.dumps(job.writer.numbers(record, one), allow_nan=False))
-    elif job.quiet and kept:
-        return
-    elif alone:
-        print_shown(job.writer.terminal(record, one, verbose=job.verbose))
-    elif not (known and kept):
-        print_line(line(record, one))
