@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from ...render.notebook import ResultList
 from ...schema import parsed
 from ...tensor_files import read_safetensors
 from ...words import first_line, shown
+from .question_files import check_length
 from .result import QuestionAnswer, WordAttribution
 
 ModelName = Literal["wtq", "trec"]
@@ -81,6 +82,25 @@ class Classifier:
     seen: tuple[int, ...]
     classes: tuple[str, ...]
     source: str
+
+    together: ClassVar[int] = BATCH
+    """Questions that are explained in one call where there are many; see :func:`integrand.explain_many`."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that an answer depends on beside the question, for the fingerprint of a table."""
+        words = "\n".join((*self.vocabulary.words, "", *map(str, self.seen)))
+        return {"model": self.name, "network": self.module, "words": words.encode(), "classes": self.classes}
+
+    def size(self, text: str) -> float:
+        """The number of words of a question, so that questions of about the same length are explained together.
+
+        Raises:
+            InputError: it has no word, or is too long to be a question.
+        """
+        words = _words(text)
+        check_length(text, "the question")
+        return float(len(words))
 
     @property
     def device(self) -> torch.device:

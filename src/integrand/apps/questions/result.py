@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from ...batch.rows import Row
 from ...certificate import ExampleCertificate
+from ...errors import InputError
 from ...render.notebook import said_first
 from ...render.text.tokens import Tokens
 from ...words import percent, shown
+from ..text.stored_text import Pair, checked, packed, unpacked
 
 if TYPE_CHECKING:
     from .model import Word
@@ -127,6 +132,36 @@ class WordAttribution:
             notes=self.notes,
         )
 
+    def row(self) -> Row:
+        """The result as a row of a table of many questions: what the network said, and what each word adds to the target.
+
+        The column ``details`` holds the result itself; :meth:`of_details` makes it again.
+        """
+        chances = self.probabilities or {self.label: self.probability}
+        said = max(chances, key=chances.__getitem__)
+        return Row.of(
+            self.certificate,
+            prediction=said,
+            probability=chances[said],
+            target=self.label,
+            sentence=self.sentence,
+            notes=self.notes,
+            features=self.words,
+            attributions=np.array(self.values, np.float64),
+            attribution_errors=self.errors or None,
+            details=packed(StoredQuestion.of(self)),
+        )
+
+    @staticmethod
+    def of_details(details: str | None) -> WordAttribution:
+        """The result whose row has this in its column ``details``; every value is checked.
+
+        Raises:
+            FileError: it is not what :meth:`row` writes.
+        """
+        found: WordAttribution = checked(unpacked(StoredQuestion, details))
+        return found
+
     @property
     def sentence(self) -> str:
         """What the question asks for, because of which words, and how sure the numbers are, in one line."""
@@ -140,3 +175,47 @@ class WordAttribution:
 
     def _repr_html_(self) -> str:
         return said_first(self, self.tokens._repr_html_())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A :class:`WordAttribution` as JSON holds it, in a row of a table."""
+
+    kind: Literal["question"]
+    text: str
+    words: tuple[str, ...]
+    spans: tuple[Pair, ...]
+    values: tuple[float, ...]
+    label: str
+    probability: float
+    certificate: ExampleCertificate
+    probabilities: dict[str, float]
+    errors: tuple[float, ...]
+    notes: tuple[str, ...]
+
+    @staticmethod
+    def of(found: WordAttribution) -> StoredQuestion:
+        """A result as it is kept."""
+        return StoredQuestion(
+            "question",
+            found.text,
+            found.words,
+            found.spans,
+            found.values,
+            found.label,
+            found.probability,
+            found.certificate,
+            dict(found.probabilities),
+            found.errors,
+            found.notes,
+        )
+
+    def found(self) -> WordAttribution:
+        """The same result; an error if its parts contradict each other."""
+        spans = tuple((start, end) for start, end in self.spans)
+        if any(self.text[start:end] != word for (start, end), word in zip(spans, self.words, strict=False)):
+            raise InputError("a word is not where it should be in the question")
+        about = (self.label, self.probability, self.certificate, self.probabilities, self.errors, self.notes)
+        made = WordAttribution(self.text, self.words, spans, self.values, *about)
+        _ = made.tokens  # which counts them
+        return made

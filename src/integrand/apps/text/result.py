@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...batch.rows import Row
 from ...certificate import Certificate, ExampleCertificate
-from ...errors import OptionError
+from ...errors import FileError, OptionError
 from ...files import write
 from ...render import text as pictures
 from ...render.certificate_text import trust
@@ -116,6 +117,39 @@ class Explained:
         special = tuple(self.special[i] for i in firsts)
         return replace(self, line=line, special=special, parts=tuple(self.parts[i] for i in firsts))
 
+    @property
+    def answer(self) -> tuple[str, float | None]:
+        """What the model said, in short, and how probable it found that; another class may have been explained."""
+        if self.line.choices:
+            return max(self.line.choices, key=lambda choice: choice[1])
+        if self.probability is not None or "pooling" in self.meta:
+            return self.label, self.probability
+        return f"{self.line.score:.6g}", None  # a regression
+
+    def row(self) -> Row:
+        """The result as a row of a table of many texts: by words, whatever it was cut into, and without markers.
+
+        The column ``details`` holds the result itself; :meth:`of_details` makes it again.
+        """
+        from .stored_text import StoredText, packed
+
+        said, chance = self.answer
+        return Row.of(
+            self.certificate,
+            prediction=said,
+            probability=chance,
+            target=self.label,
+            sentence=self.sentence,
+            notes=tuple(self.line.notes),
+            details=packed(StoredText.of(self)),
+            **_word_columns([self]),
+        )
+
+    @staticmethod
+    def of_details(details: str | None) -> Explained:
+        """The result whose row has this in its column ``details``; a FileError if it is not that of an explained text."""
+        return _of_kind(Explained, details)
+
     def of_part(self, part: int) -> float:
         """The sum of the attributions of the text (part 0) or of its context (part 1)."""
         return float(self.values[np.array(self.parts) == part].sum())
@@ -201,6 +235,31 @@ class Explanations(Sequence[Explained]):
     def sentences(self) -> Explanations:
         """The same results with tokens joined into sentences; sums are kept."""
         return Explanations(tuple(one.sentences() for one in self.texts))
+
+    def row(self) -> Row:
+        """All texts as one row of a table, such as the two sentences of a similarity; the certificate is the worst of theirs.
+
+        The column ``details`` holds the result itself; :meth:`of_details` makes it again.
+        """
+        from .stored_text import StoredTexts, packed
+
+        labels = list(dict.fromkeys(one.label for one in self.texts))
+        said = list(dict.fromkeys(one.answer for one in self.texts))
+        return Row.of(
+            self.certificate,
+            prediction=", ".join(name for name, _ in said),
+            probability=said[0][1] if len(said) == 1 else None,
+            target=", ".join(labels),
+            sentence=self.sentence,
+            notes=tuple(dict.fromkeys(note for one in self.texts for note in one.line.notes)),
+            details=packed(StoredTexts.of(self)),
+            **_word_columns(self.texts),
+        )
+
+    @staticmethod
+    def of_details(details: str | None) -> Explanations:
+        """The result whose row has this in its column ``details``; a FileError if it is not that of several texts."""
+        return _of_kind(Explanations, details)
 
     def terminal(self, **options: Any) -> str:
         """The texts for a terminal, one per line; options as in :func:`integrand.render.text.terminal`."""
@@ -322,6 +381,83 @@ class Generated:
     def shares(self) -> NDArray[np.float64]:
         """What the prompt and the generated prefix each add to every output, (outputs, 2)."""
         return np.stack([self.values[:, : self.prompt].sum(1), self.values[:, self.prompt :].sum(1)], 1)
+
+    def row(self) -> Row:
+        """The result as a row of a table of many prompts; see :meth:`summed_row`. ``details`` holds the whole matrix.
+
+        :meth:`of_details` makes the result again.
+        """
+        from .stored_text import StoredGrid, packed
+
+        return self.summed_row(sentence=self.sentence, details=packed(StoredGrid.of(self)))
+
+    @staticmethod
+    def of_details(details: str | None) -> Generated:
+        """The result whose row has this in its column ``details``; a FileError if it is not that of a generated text."""
+        return _of_kind(Generated, details)
+
+    def summed_row(self, *, called: tuple[str, str] = ("the prompt", "the output so far"), **known: Any) -> Row:
+        """One row for all outputs: what each word of the user's own text adds to all of them together.
+
+        A column of the matrix is added up. Integrated gradients are linear, and all outputs have the same path: the sum is
+        the attribution of the sum of the outputs' scores. Of probabilities that is the number of outputs that come out as
+        they are, as expected if each is given those before it; of log-probabilities, that of the whole text. What the output
+        so far adds is a group of its own, so that both groups together make up the change of the score. Error and status are
+        those of the worst output; errors of words are added up.
+
+        Args:
+            called: what the user's own text and the generated prefix are called.
+            **known: further fields of the row.
+        """
+        line, count = self.line, len(self)
+        own = range(len(line.texts) - 1)  # the last is the output so far
+        total = self.values.sum(0)
+        scale = self.meta.get("score", "score")
+        said: dict[str, Any] = {
+            "prediction": "".join(self.spelled).strip(),
+            "probability": math.prod(self.probabilities) if self.against is None else None,
+            "target": self.certificate[0].target if count == 1 else f"{SUMS.get(scale, scale)} of {count} outputs, added up",
+            "score": line.score,
+            "baseline_score": line.baseline_score,
+            "residual": math.fsum(one.residual for one in self.certificate),
+            "notes": self.notes,
+            "features": tuple(line.texts[i] for i in own),
+            "attributions": np.array([line.values[i] for i in own], np.float64),
+            "attribution_errors": None if line.errors is None else tuple(line.errors[i] for i in own),
+            "groups": called,
+            "group_sums": (float(total[: self.prompt].sum()), float(total[self.prompt :].sum())),
+        }
+        return Row.of(self.certificate, **said | known)
+
+    @property
+    def line(self) -> Tokens:
+        """The user's own text, each word with what it adds to all outputs together; the output so far is a marker at its end.
+
+        Scores, attributions and errors are added up over the outputs; see :meth:`summed_row`.
+        """
+        starts = self._first_columns()
+        pieces = _joined(self.inputs, starts)
+        values = np.add.reduceat(self.values.sum(0), starts)
+        errors = None if self.errors is None else _known(np.add.reduceat(self.errors.sum(0), starts))
+        own = [i for i, start in enumerate(starts) if start < self.prompt and not pieces.special[i]]
+        rest = [i for i, start in enumerate(starts) if start >= self.prompt]
+        sums = self._together(range(len(self)), values, "".join(self.spelled).strip())
+        spans = None if pieces.spans is None else [pieces.spans[i] for i in own]
+        end = max((last for _, last in spans or ()), default=0)
+        return Tokens(
+            [*(pieces.texts[i] for i in own), "(the output so far)"],
+            [*(float(values[i]) for i in own), math.fsum(values[i] for i in rest)],
+            None if spans is None else [*spans, (end, end)],
+            label="".join(self.spelled).strip(),
+            score=sums.score,
+            baseline_score=sums.baseline_score,
+            probability=math.prod(self.probabilities) if self.against is None else None,
+            certificate=sums,
+            text=None if spans is None else pieces.text[:end],
+            note=f"What a word adds is added up over {len(self)} outputs." if len(self) > 1 else "",
+            errors=None if errors is None else [*(errors[i] for i in own), math.fsum(errors[i] for i in rest)],
+            notes=self.notes,
+        )
 
     def words(self) -> Generated:
         """The same result with tokens joined into words on both sides; a word's score is the sum of its tokens' scores.
@@ -542,6 +678,32 @@ class Generated:
 
     def _repr_html_(self) -> str:
         return said_first(self, alignment_grid.fragment(self.grid()))
+
+
+Found = TypeVar("Found")
+
+
+def _of_kind(kind: type[Found], details: str | None) -> Found:
+    """The result of a row, if it is of this kind."""
+    from .stored_text import result_of
+
+    found = result_of(details)
+    if not isinstance(found, kind):
+        raise FileError(f"the column details holds a result of the kind {type(found).__name__}; expected {kind.__name__}.")
+    return found
+
+
+def _word_columns(texts: Sequence[Explained]) -> dict[str, Any]:
+    """The columns of a row that are about single words: of one text, or of several one after the other."""
+    words = [one.words() for one in texts]
+    real = [[i for i, mark in enumerate(one.special) if not mark] for one in words]
+    each = list(zip(words, real, strict=True))
+    known = all(one.line.errors is not None for one in words)
+    return {
+        "features": tuple(one.line.texts[i] for one, own in each for i in own),
+        "attributions": np.array([one.line.values[i] for one, own in each for i in own], np.float64),
+        "attribution_errors": tuple((one.line.errors or ())[i] for one, own in each for i in own) if known else None,
+    }
 
 
 def _presented(figure: Figure) -> Figure:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from ...errors import ModelError, OptionError, TargetError
 from ...functions.target import Score
+from ...render.notebook import ResultList
 from .encoding import check_model, check_options, check_texts, encode, listed, parameters_of
 from .generation import attribute, chosen_of, outputs, write
 from .heads import ClassTarget, Cosine, Part, Pooled, Pooling, answers, classes
@@ -140,6 +141,7 @@ def _in_blocks(
     return Explanations(tuple(found[i] for i in range(len(texts))))
 
 
+@overload
 def generated(
     model: Any,
     tokenizer: Any,
@@ -154,13 +156,44 @@ def generated(
     tol: float = 0.01,
     generate: dict[str, Any] | None = None,
     **options: Any,
-) -> Generated:
+) -> Generated: ...
+@overload
+def generated(
+    model: Any,
+    tokenizer: Any,
+    prompt: Sequence[str],
+    *,
+    continuation: str | None = None,
+    max_new_tokens: int = 20,
+    span: tuple[int, int] | str | None = None,
+    against: str | int | None = None,
+    score: Score = "probability",
+    baseline: Baseline = "zero",
+    tol: float = 0.01,
+    generate: dict[str, Any] | None = None,
+    **options: Any,
+) -> list[Generated]: ...
+def generated(
+    model: Any,
+    tokenizer: Any,
+    prompt: str | Sequence[str],
+    *,
+    continuation: str | None = None,
+    max_new_tokens: int = 20,
+    span: tuple[int, int] | str | None = None,
+    against: str | int | None = None,
+    score: Score = "probability",
+    baseline: Baseline = "zero",
+    tol: float = 0.01,
+    generate: dict[str, Any] | None = None,
+    **options: Any,
+) -> Generated | list[Generated]:
     """Find which words of the prompt, and of the text generated so far, made a model write each token.
 
     Args:
         model: a Hugging Face causal language model, or an encoder-decoder, in eval mode.
         tokenizer: its tokenizer.
-        prompt: the text to go on from (for an encoder-decoder, the encoder's text).
+        prompt: the text to go on from (for an encoder-decoder, the encoder's text); or several, one after the other.
         continuation: what follows; the model writes it if not given, always the most likely token unless ``generate`` says
             otherwise.
         max_new_tokens: how many tokens it may write.
@@ -173,8 +206,12 @@ def generated(
         **options: as in :func:`explain`.
 
     Returns:
-        A matrix of outputs by inputs, each row with its certificate.
+        A matrix of outputs by inputs, each row with its certificate; a list of them for several prompts.
     """
+    if not isinstance(prompt, str):
+        same: dict[str, Any] = {"max_new_tokens": max_new_tokens, "span": span, "against": against, "score": score}
+        same |= {"continuation": continuation, "baseline": baseline, "tol": tol, "generate": generate, **options}
+        return ResultList(generated(model, tokenizer, one, **same) for one in listed(prompt, "prompt"))
     check_model(model)
     check_options(options)
     if not callable(getattr(model, "generate", None)) or model.get_output_embeddings() is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from ...attribution import Attribution
 from ...certificate import Certificate
 from ...errors import InputError, IntegrandWarning, MissingExtraError, OptionError, warn
 from ...functions.target import ReadOut, Score
+from ...render.notebook import ResultList
 from ...words import first_line
-from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, trimmed
+from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, listed, trimmed
 from ..text.result import Generated
 from .result import Alignment
 from .seq2seq import END, SPECIAL, START, UNKNOWN, Memory, Seq2Seq, load_pieces, search
@@ -111,6 +112,14 @@ class Translator:
     pieces: Any
     source: str = SOURCE
 
+    together: ClassVar[int] = 1
+    """Texts that are explained in one call where there are many: the words of one are a batch of their own."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that a translation depends on beside the text, for the fingerprint of a table."""
+        return {"network": self.network, "pieces": "" if self.pieces is None else self.pieces.to_str().encode()}
+
     @property
     def device(self) -> torch.device:
         """The device that the weights are on."""
@@ -125,6 +134,7 @@ class Translator:
         """
         return str(self.pieces.decode(self._search(self._ids(text), beam)))
 
+    @overload
     def explain(
         self,
         text: str,
@@ -135,12 +145,35 @@ class Translator:
         beam: int = 5,
         words: bool = False,
         **options: Any,
-    ) -> Alignment:
+    ) -> Alignment: ...
+    @overload
+    def explain(
+        self,
+        text: Sequence[str],
+        target: None = None,
+        *,
+        score: Score = "probability",
+        tol: float = 0.02,
+        beam: int = 5,
+        words: bool = False,
+        **options: Any,
+    ) -> list[Alignment]: ...
+    def explain(
+        self,
+        text: str | Sequence[str],
+        target: str | None = None,
+        *,
+        score: Score = "probability",
+        tol: float = 0.02,
+        beam: int = 5,
+        words: bool = False,
+        **options: Any,
+    ) -> Alignment | list[Alignment]:
         """Attribute each piece, or word, of the translation to those of the text and of the translation before it.
 
         Args:
-            text: in English.
-            target: the translation to explain; None for what the translator says.
+            text: in English; or several texts, which are explained one after the other.
+            target: the translation to explain, of one text; None for what the translator says.
             score: ``probability`` of each output given what comes before it, its ``log-probability``, or its ``logit``. A
                 word's probability is the product of its pieces'; of logits it has the sum.
             tol: the relative error over the pieces to integrate to, for each output piece.
@@ -150,6 +183,11 @@ class Translator:
             options: further ones of :func:`integrand.integrated_gradients`: ``steps``, ``rule``, ``max_evaluations``,
                 ``memory``, ``chunk``, ``progress``.
         """
+        if not isinstance(text, str):
+            if target is not None:
+                raise OptionError("got target= for several texts; expected it for one. Explain them one by one.")
+            how: dict[str, Any] = {"score": score, "tol": tol, "beam": beam, "words": words, **options}
+            return ResultList(self.explain(one, **how) for one in listed(text))
         check_options(options)
         ids = self._ids(text)
         if target is None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...batch.rows import Row
 from ...certificate import Certificate
+from ...errors import FileError
 from ...files import write
 from ...render.notebook import said_first
 from ...render.text import alignment_grid, grid_page
@@ -91,6 +93,46 @@ class Alignment:
     def lines(self) -> list[Tokens]:
         """One line of coloured words for each output, in the form that :mod:`integrand.render.text` draws."""
         return self.matrix.lines
+
+    def row(self) -> Row:
+        """The translation as a row of a table of many: what each word of the text adds to all words of it together.
+
+        Added up over the words of the translation, attributions are those of the sum of their scores (integrated gradients are
+        linear, and all words have the same path). Of probabilities that is how many words come out as they are, as expected if
+        each is given those before it. The groups say what the text and the translation so far add: together they make up the
+        change of that sum. ``probability`` is that of the whole translation. Error and status are those of the worst word.
+        ``details`` holds the whole matrix; :meth:`of_details` makes the result again.
+        """
+        from ..text.stored_text import StoredGrid, packed
+
+        kept = StoredGrid.of(self.matrix, kind="translation", text=self.text, written=self.translation)
+        said = {"prediction": self.translation, "sentence": self.sentence, "details": packed(kept)}
+        return self.matrix.summed_row(called=("the text", "the translation so far"), **said)
+
+    @staticmethod
+    def of_details(details: str | None) -> Alignment:
+        """The result whose row has this in its column ``details``; a FileError if it is not that of a translation."""
+        from ..text.stored_text import StoredGrid, checked, unpacked
+
+        kept = unpacked(StoredGrid, details)
+        if kept.kind != "translation":
+            raise FileError(f"the column details holds a result of the kind {kept.kind}; expected a translation.")
+        return Alignment(kept.text, kept.written, checked(kept))
+
+    @property
+    def line(self) -> Tokens:
+        """The text as one line of coloured words: each with what it adds to all words of the translation together."""
+        found = self.matrix.line
+        names = [*list(found.texts)[:-1], "(the translation so far)"]
+        several = len(self.matrix)
+        return replace(
+            found,
+            texts=names,
+            text=self.text,
+            label=self.translation,
+            meaning=f"becomes {quoted(self.translation)}",
+            note=f"What a word adds is added up over the {several} words of the translation, its end included.",
+        )
 
     def shares(self) -> NDArray[np.float64]:
         """Each source piece's share of the positive attributions to an output, (outputs, source); rows add up to 1."""
