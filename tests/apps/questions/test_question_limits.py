@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchmarks.fuzz_inputs import class_seeds, class_trial, question_seeds, question_trial
 from benchmarks.fuzz_inputs import short_run as fuzzed
 from integrand.apps import translation
-from integrand.apps.questions import question_files
+from integrand.apps.questions import load, question_files
 from integrand.apps.questions.question_files import LONGEST, answer_type, parsed, read
 from integrand.cli.app import app
 from integrand.errors import FileError, InputError, OptionError
@@ -31,16 +31,14 @@ def test_pipes_devices_folders_and_size(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_question_has_a_length() -> None:
     assert parsed(f"who?\n{'x' * LONGEST}\n", "a").questions[1] == "x" * LONGEST
-    table = f"utterance\twho\n{'y' * (LONGEST + 1)}\tx\n"
-    for text in (f"who?\n{'x' * (LONGEST + 1)}\n", f"0 why\n1 {'x' * (LONGEST + 1)}\n", table):
-        with pytest.raises(InputError, match=r"a: question [12] has 10,001 characters; expected a question of at most 10,000"):
-            parsed(text, "a")
+    with pytest.raises(InputError, match=r"the question has 10,001 characters; expected a question of at most 10,000"):
+        load("wtq", "cpu").size("x" * (LONGEST + 1))
 
 
 def test_typed_questions_and_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     found = CliRunner().invoke(app, ["questions", "who? " * 3000, "--device", "cpu"])
     assert isinstance(found.exception, InputError)
-    assert "question 1 has 15,000 characters" in str(found.exception)
+    assert "it has 15,000 characters; expected at most 10,000" in str(found.exception)
     monkeypatch.setattr("integrand.apps.questions.cli.BYTES", 20)
     found = CliRunner().invoke(app, ["questions", "-", "--device", "cpu"], input="who won the race of 1994?")
     assert isinstance(found.exception, OptionError)

@@ -102,14 +102,7 @@ def check_length(text: str, name: str) -> None:
 
 
 def parsed(text: str, name: str) -> QuestionRecord:
-    """Parse the text of a file into questions; see :func:`read`."""
-    found = _parsed(text, name)
-    for number, question in enumerate(found.questions, 1):
-        check_length(question, f"{name}: question {number}")
-    return found
-
-
-def _parsed(text: str, name: str) -> QuestionRecord:
+    """Parse the text of a file into questions; see :func:`read`. Some may be too long to be explained, or empty."""
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     head = [part.strip().lower() for part in lines[0].split("\t")] if lines else []
     if any(part in ASKED for part in head) and (len(head) > 1 or len(lines) > 1):

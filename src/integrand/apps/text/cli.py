@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError
+from ...errors import FileError, InputError, IntegrandError, MissingExtraError, ModelError, OptionError
 from ...files import reading
 from ...words import shown
 from ..command_line import (
@@ -26,13 +26,15 @@ from ..command_line import (
     Force,
     Json,
     Most,
+    RetryFailed,
     ScoreName,
+    Screen,
     Tol,
     Trust,
     Verbose,
     check_name,
-    check_out,
     coloured,
+    echo,
     figures,
     headline_of,
     noted,
@@ -42,6 +44,7 @@ from ..command_line import (
     typed,
     working,
 )
+from .text_options import Again, Column, File, Keep, TextOutput
 
 if TYPE_CHECKING:
     from .result import Explained, Explanations, Generated
@@ -125,7 +128,11 @@ IGNORED = {
 
 def text(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="Texts; a question; a prompt; or two sentences.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts; a question; a prompt; or two sentences.", show_default=False),
+    ] = None,
+    *,
     model: Annotated[
         list[str],
         typer.Option(
@@ -134,6 +141,8 @@ def text(
             metavar="NAME",
         ),
     ],
+    file: File = None,
+    column: Column = None,
     task: Annotated[
         Task | None, typer.Option(help="Default: by the model's own head.", show_default=False, rich_help_panel=WHAT)
     ] = None,
@@ -164,11 +173,17 @@ def text(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="A page (.html), a picture (.png, .svg, .pdf) or numbers (.json).", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="A page (.html), a picture (.png, .svg, .pdf), numbers (.json); without an ending, a folder for a table.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
     colour: Colour = True,
+    again: Again = False,
+    retry_failed: RetryFailed = False,
+    keep: Keep = False,
     force: Force = False,
     trust: Trust = False,
     device: Device = None,
@@ -180,10 +195,16 @@ def text(
         Baseline, typer.Option(help="What stands for 'no word'; markers are kept.", rich_help_panel=EXPERTS)
     ] = Baseline.zero,
 ) -> None:
-    """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares."""
+    """Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares.
+
+    Of a file of texts what is done is kept beside the output, and the same command goes on where it was stopped.
+    """
     for each in model:
         check_name("--model", each, "the name of a model, or the path of its folder, such as ./folder")
-    check_out(out, ENDINGS if len(model) == 1 else COMPARED, force=force)
+    table = {"again": again, "keep": keep, "retry_failed": retry_failed}
+    asked = TextOutput.checked(out, ENDINGS if len(model) == 1 else COMPARED, force=force, **table)
+    words = words or []
+    _check_source(words, file, column, model, asked)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value
     how: dict[str, Any] = {"baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
@@ -200,23 +221,203 @@ def text(
         with screen.loading():
             network, tokenizer, does = load(name, task, device=device, dtype=numbers, trust=trust)
         _check_given(ctx, does)
+        options = {key: value for key, value in (picked | written | how).items() if key not in IGNORED[does]}
+        shown_as = TextView(pieces=pieces, as_json=as_json, colour=colour, verbose=verbose)
+        if file is not None or asked.folder or (len(words) > 1 and does in (Task.classify, Task.answer)):
+            loaded = LoadedModel(name, network, tokenizer, does, options)
+            _many(loaded, words, file, column, asked, screen, shown_as)
+            return
         bar = screen.batch(1)
         bar.begin("explaining")
         with noted() as notes:
-            given = picked | written | how | {"progress": bar.tell}
-            options = {key: value for key, value in given.items() if key not in IGNORED[does]}
-            found = _explained(does, network, tokenizer, words, options)
+            found = _explained(does, network, tokenizer, words, options | {"progress": bar.tell})
         found = found if pieces else found.words()
         if out is not None:
-            from .result import Explanations
-
-            page = {"command": typed()} | ({"title": "Which words made it so"} if isinstance(found, Explanations) else {})
             with screen.doing("writing"):
-                found.save(out, **(page if out.suffix.lower() == ".html" else {}))
-    _tell(found, as_json=as_json, colour=colour, verbose=verbose)
+                shown_as.save(found, out)
+    for line in shown_as.json_lines(found):
+        typer.echo(line)
+    if not as_json:
+        shown_as.show(found)
     say(notes)
     if out is not None:
         print_line(f"wrote {out}", err=True)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was loaded, and what it is asked.
+
+    Attributes:
+        name: as ``--model`` names it.
+        network: the model.
+        tokenizer: its tokenizer.
+        task: what it does.
+        options: those that mean something for the task.
+    """
+
+    name: str
+    network: Any
+    tokenizer: Any
+    task: Task
+    options: dict[str, Any]
+
+    @property
+    def together(self) -> int:
+        """Texts that are explained in one call."""
+        from .encoding import parameters_of
+        from .text_tasks import BLOCK
+
+        alone = self.task is Task.generate or "attention_mask" not in parameters_of(self.network)
+        return 1 if alone else BLOCK
+
+    def explain(self, texts: list[str], **more: Any) -> list[Any]:
+        """The results of some texts, one for each."""
+        if self.task is Task.generate:
+            return [_explained(self.task, self.network, self.tokenizer, [one], self.options | more) for one in texts]
+        found = _explained(self.task, self.network, self.tokenizer, texts, self.options | more)
+        return list(found)  # type: ignore[arg-type]  # several texts, several results
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that a result depends on beside its text."""
+        from ...batch.identity import described, settings_of
+
+        words = json.dumps(self.tokenizer.get_vocab(), sort_keys=True).encode()
+        told = {"task": self.task.value, "network": described(self.network), "vocabulary": described(words)}
+        made = {name: value for name, value in settings_of(None).items() if name in ("integrand", "torch")}
+        return made | told | {"options": self.options, "command": "text", "together": self.together}
+
+    def length(self, text: str) -> float:
+        """How long a text is; an error if there is nothing in it."""
+        if not text.strip():
+            raise InputError("it is empty; expected at least one word to explain")
+        return float(len(text))
+
+
+@dataclass(frozen=True)
+class TextView:
+    """How results are printed and written.
+
+    Attributes:
+        pieces: by word pieces instead of words.
+        as_json: print JSON.
+        colour: print colours on a terminal.
+        verbose: print all figures.
+    """
+
+    pieces: bool
+    as_json: bool
+    colour: bool
+    verbose: bool
+
+    def of_details(self, details: str | None) -> Found:
+        """The result of a row of a table."""
+        from .stored_text import result_of
+
+        found = result_of(details)
+        return found if self.pieces else found.words()
+
+    def show(self, found: Found) -> None:
+        """Print a line for people and the coloured words."""
+        from .result import Explanations, Generated
+
+        for part in found.texts if isinstance(found, Explanations) else (found,):
+            if getattr(part, "sentence", ""):
+                print_line(headline_of(part))
+            more: dict[str, Any] = {} if isinstance(part, Generated) else {"detail": self.verbose}
+            echo(part.terminal(colour=coloured(self.colour), **more))
+            if self.verbose:
+                certificates = part.certificate if isinstance(part, Generated) else [part.certificate]
+                print_shown("\n".join(figures(one) for one in certificates))
+
+    def numbers(self, found: Found) -> list[dict[str, Any]]:
+        """The lines of a result as JSON values."""
+        from .result import Explained
+
+        lines = [found.line] if isinstance(found, Explained) else found.lines
+        parts: list[Any] = [found] * len(lines) if not hasattr(found, "texts") else list(found.texts)
+        return [{"sentence": headline_of(part)} | line.numbers() for part, line in zip(parts, lines, strict=True)]
+
+    def json_lines(self, found: Found) -> list[str]:
+        """What is printed of a result as JSON; nothing if that is not asked for."""
+        return [json.dumps(self.numbers(found), allow_nan=False)] if self.as_json else []
+
+    def save(self, found: Found, out: Path, lead: str = "") -> None:
+        """Write a result to a file."""
+        from .result import Explanations
+
+        page = {"command": typed()} | ({"title": "Which words made it so"} if isinstance(found, Explanations) else {})
+        page |= {"lead": lead} if lead else {}
+        found.save(out, **(page if out.suffix.lower() == ".html" else {}))
+
+    def save_many(self, found: list[Any], out: Path, lead: str) -> None:
+        """Write results to a page or a picture; generated texts as their prompts, with what is added up over the outputs."""
+        from ...render import text as pictures
+        from .result import Explained, Explanations
+
+        if all(isinstance(one, Explained) for one in found):
+            self.save(Explanations(tuple(found)), out, lead)
+        elif len(found) == 1:
+            self.save(found[0], out)
+        else:
+            page = {"title": "Which words made it so", "lead": lead, "meta": found[0].meta, "command": typed()}
+            pictures.save([one.line for one in found], out, **(page if out.suffix.lower() == ".html" else {}))
+
+
+def _check_source(words: list[str], file: Path | None, column: str | None, models: list[str], asked: TextOutput) -> None:
+    """Refuse texts that are both typed and in a file, or neither."""
+    if bool(words) == (file is not None):
+        given = "a text and --file" if words else "no text"
+        raise OptionError(f"got {given}; expected texts in quotes, or a file of them: --file texts.txt.")
+    if column is not None and file is None:
+        raise OptionError(f"got --column {column!r} without a table; expected --file with it.")
+    if len(models) > 1 and (file is not None or asked.folder):
+        what = "--file" if file is not None else "a folder for a table"
+        raise OptionError(f"got {what} with {len(models)} models; they are compared on one text. Name one model.")
+
+
+def _many(
+    model: LoadedModel,
+    words: list[str],
+    file: Path | None,
+    column: str | None,
+    asked: TextOutput,
+    screen: Screen,
+    view: TextView,
+) -> None:
+    """Explain several texts that were typed, or those of a file."""
+    from .text_batch import TextJob, TextTask, counted, run_texts, run_typed, text_input, texts_of
+
+    if model.task is Task.similar:
+        given = "--file" if file is not None else "a folder for a table"
+        raise OptionError(f"got {given} for --task similar; expected two sentences in quotes, and a file with an ending.")
+    many = file is not None or asked.folder
+    if file is None:
+        inputs, total = iter([text_input(i, one, {"text": one}) for i, one in enumerate(words, 1)]), len(words)
+    else:
+        with screen.doing("looking at the texts"):
+            total, inputs = counted(texts_of(file, column), file), texts_of(file, column)
+    bar = screen.batch(total if many else 1, "texts" if many else "")
+
+    def save(out: Path, found: list[Any], lead: str) -> None:
+        view.save_many(found, out, lead)
+
+    job = TextJob(
+        TextTask(lambda texts: model.explain(texts, progress=bar.tell), size=model.length, together=model.together),
+        model.settings() if many else {},
+        what="texts",
+        unpack=view.of_details,
+        show=view.show,
+        numbers=view.numbers,
+        write=save,
+        title=f"Which words made {Path(model.name).name} say it",
+        as_json=view.as_json,
+    )
+    if many:
+        run_texts(job, inputs, total, asked, screen, bar)
+        return
+    bar.begin("explaining")
+    run_typed(job, list(inputs), asked, screen, joined=lambda one: one if view.pieces else one.words())
 
 
 @dataclass(frozen=True)
@@ -295,10 +496,12 @@ def _explained(task: Task, network: Any, tokenizer: Any, words: list[str], optio
             raise OptionError(f"got {len(words)} text(s) for --task similar; expected two sentences.")
         return similarity(network, tokenizer, words[0], words[1], **options)
     if task is Task.generate:
-        return generated(network, tokenizer, _one(words), **options)
+        written: Generated = generated(network, tokenizer, _one(words), **options)
+        return written
     if task is Task.answer and options["context"] is None:
         raise OptionError("got no --context; expected the text that holds the answer.")
-    return explain(network, tokenizer, words, **options)
+    found: Explanations = explain(network, tokenizer, words, **options)
+    return found
 
 
 def load(
@@ -470,25 +673,3 @@ def _one(words: list[str]) -> str:
     if len(words) != 1:
         raise OptionError(f"got {len(words)} texts for --task generate; expected one prompt. Put it in quotes.")
     return words[0]
-
-
-def _tell(found: Found, *, as_json: bool, colour: bool, verbose: bool) -> None:
-    """Print the answer: a line for people and the coloured words, or JSON."""
-    from .result import Explained, Generated
-
-    parts: list[Any] = [found] if isinstance(found, Explained | Generated) else list(found.texts)
-    if as_json:
-        lines = [found.line] if isinstance(found, Explained) else found.lines
-        said = [headline_of(part) for part in parts]
-        said = said if len(said) == len(lines) else said * len(lines)
-        told = [{"sentence": sentence} | line.numbers() for sentence, line in zip(said, lines, strict=True)]
-        typer.echo(json.dumps(told, allow_nan=False))
-        return
-    for part in parts:
-        if getattr(part, "sentence", ""):
-            print_line(headline_of(part))
-        more: dict[str, Any] = {} if isinstance(part, Generated) else {"detail": verbose}
-        typer.echo(part.terminal(colour=coloured(colour), **more), color=True)
-        if verbose:
-            certificates = part.certificate if isinstance(part, Generated) else [part.certificate]
-            print_shown("\n".join(figures(one) for one in certificates))
