@@ -24,10 +24,16 @@ import numpy as np
 
 from ..errors import (
     ConvergenceWarning,
+    GradientError,
     IntegrandError,
     MissingExtraError,
+    OperationError,
     OptionError,
+    OutputError,
+    RandomnessError,
+    RowsError,
     TargetError,
+    TrainModeError,
     TrustError,
     quiet,
 )
@@ -59,12 +65,16 @@ class BatchTask(ABC, Generic[Item]):
         stops: errors that no input is to blame for, such as a missing package: they end the run. Any other becomes the failure
             of its input, and the run goes on.
         doubts: errors that end the run as long as no input was ever explained, for then the call is wrong, such as an unknown
-            option. Later they are failures of their inputs, such as a label that the model does not have.
+            option or a model in train mode. Later they are failures of their inputs, such as a label that the model does not
+            have.
     """
 
     together: int = 1
     stops: ClassVar[tuple[type[BaseException], ...]] = (MissingExtraError, TrustError)
-    doubts: ClassVar[tuple[type[BaseException], ...]] = (OptionError, TargetError)
+    doubts: ClassVar[tuple[type[BaseException], ...]] = (
+        *(OptionError, TargetError, TrainModeError, OutputError, GradientError, RandomnessError, RowsError, OperationError),
+        *(TypeError, NameError, AttributeError, ImportError),
+    )
 
     @abstractmethod
     def key(self, item: Item) -> str:
