@@ -406,14 +406,14 @@ def test_inputs_share_the_models_calls_and_each_stops_on_its_own(tmp_path: Path)
     model = Counting().eval()
     explain = ModelExplainer(model, tol=1e-4, chunk=64)
     rows = list(ig.explain_many(data, explain, tmp_path, progress=False).table.rows())
-    together = len(model.calls)
     assert rows[0].evaluations > 4 * rows[1].evaluations  # the easy ones stopped early
     assert max(model.calls) <= 64
-    assert max(model.calls) > 32  # chunks hold rows of several inputs
+    assert sum(model.calls) / len(model.calls) > 48  # chunks are full, with rows of several inputs
+    together = len(model.calls)
     model.calls.clear()
     for one in data:
         ig.integrated_gradients(model, one[None], tol=1e-4, chunk=64, progress=False)
-    assert together < len(model.calls) / 3
+    assert together < len(model.calls) / 2
 
 
 def test_named_features_have_their_errors(tmp_path: Path) -> None:

@@ -1,0 +1,282 @@
+"""The fingerprint of what explains: another one wherever results may differ, the same one in every process; digests."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import integrand as ig
+from integrand.batch import ModelExplainer
+from integrand.batch.identity import described, digest_of_input, settings_of
+from integrand.batch.table import fingerprint
+
+TOL = 0.01
+LABELS = {f"label {i}" for i in range(5)}
+
+
+class Kind(enum.Enum):
+    """A choice."""
+
+    ONE = 1
+    TWO = 2
+
+
+class Scaled(nn.Module):
+    """A network with an option that is no weight."""
+
+    def __init__(self, scale: float = 2.0, mean: float = 0.5) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+        self.scale = scale
+        self.register_buffer("mean", torch.full((3,), mean), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x - self.mean) * self.scale
+
+
+class Louder(Scaled):
+    """Other code."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 2
+
+
+@dataclasses.dataclass
+class Options:
+    """Options of an explainer."""
+
+    tol: float = 0.1
+    kind: Kind = Kind.ONE
+
+
+class Explainer:
+    """A callable object of a user's, with what such objects hold."""
+
+    def __init__(self, *, tol: float = 0.1, options: Options | None = None, kind: Any = None) -> None:
+        self._tol, self.options, self.kind = tol, options or Options(), kind
+        self.lock, self.pattern, self.me, self._cache = threading.Lock(), re.compile("a+"), self, {}
+
+    def __call__(self, items: list[Any]) -> list[Any]:
+        return [helped(item) for item in items]
+
+    def method(self, items: list[Any]) -> list[Any]:
+        return [self._tol, *items]
+
+
+def helped(x: Any) -> Any:
+    return x if x in {"a", "b", "c", "d"} else TOL
+
+
+def network(seed: int = 0, kind: type[Scaled] = Scaled, **options: float) -> Scaled:
+    torch.manual_seed(seed)
+    return kind(**options).eval()
+
+
+def by_default(items: list[Any], tol: float = 0.1, *, rule: str = "a") -> list[Any]:
+    return items
+
+
+def by_default_of_another(items: list[Any], tol: float = 0.2, *, rule: str = "a") -> list[Any]:
+    return items
+
+
+by_default_of_another.__qualname__ = "by_default"
+
+
+def closing_over(value: Any) -> Any:
+    def explain(items: list[Any]) -> list[Any]:
+        return [value, *items]
+
+    return explain
+
+
+def with_globals(**values: Any) -> Any:
+    space: dict[str, Any] = {"__name__": "users_script", **values}
+    exec("def inner(x):\n    return x * TOL\ndef explain(items):\n    return [inner(x) for x in items]\n", space)
+    return space["explain"]
+
+
+def compiled(text: str) -> Any:
+    space: dict[str, Any] = {"__name__": "users_script"}
+    exec(f"def explain(items):\n    return {text}\n", space)
+    return space["explain"]
+
+
+ONES = torch.ones(3)
+DIFFERENT: list[tuple[str, Any, Any]] = [
+    ("weights", ModelExplainer(network(0)), ModelExplainer(network(1))),
+    ("weights in a closure", closing_over(network(0)), closing_over(network(1))),
+    ("an option of the network", ModelExplainer(network()), ModelExplainer(network(scale=3.0))),
+    ("a buffer that is not kept", ModelExplainer(network()), ModelExplainer(network(mean=0.25))),
+    ("code of the network", ModelExplainer(network()), ModelExplainer(network(kind=Louder))),
+    ("structure", ModelExplainer(nn.Sequential(nn.ReLU())), ModelExplainer(nn.Sequential(nn.GELU()))),
+    ("baseline", ModelExplainer(network(), 0.0), ModelExplainer(network(), 1.0)),
+    ("baseline tensor", ModelExplainer(network(), ONES), ModelExplainer(network(), ONES * 2)),
+    ("target", ModelExplainer(network(), target=0), ModelExplainer(network(), target=1)),
+    ("targets", ModelExplainer(network(), target=list(range(999))), ModelExplainer(network(), target=list(range(998, -1, -1)))),
+    ("tol", ModelExplainer(network(), tol=0.1), ModelExplainer(network(), tol=0.2)),
+    ("score", ModelExplainer(network(), score="logit"), ModelExplainer(network(), score="probability")),
+    (
+        "score function",
+        ModelExplainer(network(), score=lambda out: out[:, 0]),
+        ModelExplainer(network(), score=lambda out: out[:, 1]),
+    ),
+    ("features", ModelExplainer(network(), features="abc"), ModelExplainer(network(), features="abd")),
+    ("method", ModelExplainer(network()), ModelExplainer(network(), method=ig.path_attribution)),
+    ("a partial's option", functools.partial(by_default, tol=0.1), functools.partial(by_default, tol=0.2)),
+    ("a partial's argument", functools.partial(by_default, 1), functools.partial(by_default, 2)),
+    ("default arguments", by_default, by_default_of_another),
+    ("closure", closing_over(1), closing_over(2)),
+    ("closure: array", closing_over(np.ones(2)), closing_over(np.zeros(2))),
+    ("closure: type", closing_over(torch.float32), closing_over(torch.float64)),
+    ("closure: object", closing_over(SimpleNamespace(tol=1)), closing_over(SimpleNamespace(tol=2))),
+    ("closure: large", closing_over(list(range(5000))), closing_over(list(range(1, 5001)))),
+    ("closure: explainer", closing_over(ModelExplainer(network(), tol=1)), closing_over(ModelExplainer(network(), tol=2))),
+    ("a global", with_globals(TOL=0.1), with_globals(TOL=0.2)),
+    ("a cached function", functools.lru_cache(closing_over(1)), functools.lru_cache(closing_over(2))),
+    ("code", compiled("items"), compiled("items[::-1]")),
+    ("a constant", compiled("[1, *items]"), compiled("[2, *items]")),
+    ("a called name", compiled("sorted(items)"), compiled("reversed(items)")),
+    ("private option of an object", Explainer(tol=0.1), Explainer(tol=0.2)),
+    ("of its method", Explainer(tol=0.1).method, Explainer(tol=0.2).method),
+    ("another method", Explainer().method, Explainer().__call__),
+    ("option within an object", Explainer(), Explainer(options=Options(tol=0.2))),
+    ("a choice", Explainer(options=Options(kind=Kind.ONE)), Explainer(options=Options(kind=Kind.TWO))),
+    ("a class", Explainer(kind=Scaled), Explainer(kind=Louder)),
+    ("a path", Explainer(kind=Path("a")), Explainer(kind=Path("b"))),
+]
+
+
+@pytest.mark.parametrize(("what", "one", "other"), DIFFERENT, ids=[what for what, _, _ in DIFFERENT])
+def test_the_fingerprint_differs_with(what: str, one: Any, other: Any) -> None:
+    assert fingerprint(settings_of(one)) == fingerprint(settings_of(one))
+    assert fingerprint(settings_of(one)) != fingerprint(settings_of(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ModelExplainer(network(0)), ModelExplainer(network(0))),
+        (ModelExplainer(network(), progress=True, memory=1 << 30), ModelExplainer(network(), progress=False)),
+        (closing_over(network(0)), closing_over(network(0))),
+        (Explainer(), Explainer()),
+        (closing_over(object()), closing_over(object())),
+        (closing_over({3, "x", None}), closing_over({None, "x", 3})),
+    ],
+)
+def test_the_fingerprint_is_the_same_for_the_same(one: Any, other: Any) -> None:
+    assert settings_of(one) == settings_of(other)
+
+
+def test_to_explain_does_not_change_the_fingerprint(tmp_path: Path) -> None:
+    explain = ModelExplainer(network(), target=0)
+    before = fingerprint(settings_of(explain))
+    explain([ONES, ONES * 2])
+    assert fingerprint(settings_of(explain)) == before
+
+
+def every() -> str:
+    """One fingerprint of everything above, and that no address is in it."""
+    told = [settings_of(one) for _, *pair in DIFFERENT for one in pair]
+    told += [settings_of(one) for one in (lambda items: [LABELS, Explainer], Explainer(), print)]
+    text = json.dumps(told, sort_keys=True)
+    assert "0x" not in text
+    return fingerprint({"all": told})
+
+
+def test_the_fingerprint_is_the_same_in_every_process() -> None:
+    code = "import sys; sys.path[:0] = ['tests/batch']; import test_identity; print(test_identity.every())"
+    root = Path(__file__).parents[2]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=root, env=os.environ | {"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE
+        )
+        for seed in ("1", "2")
+    ]
+    found = {run.communicate()[0] for run in runs}
+    assert len(found) == 1
+    assert len(found.pop()) == 65
+
+
+def test_what_holds_itself_and_what_is_large_is_told_in_few_words() -> None:
+    loop: list[Any] = [1]
+    loop += [loop] * 50
+    assert len(json.dumps(settings_of(closing_over(loop)))) < 1_000_000
+    large = settings_of(closing_over({"data": list(range(100_000)), "rows": {str(i): i for i in range(100_000)}}))
+    assert len(json.dumps(large)) < 2000
+
+
+def test_weights_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    whole = nn.Module.state_dict
+    monkeypatch.setattr(nn.Module, "state_dict", lambda self, *a, **k: (calls.append(1), whole(self, *a, **k))[1])
+    net = nn.ReLU()
+    settings_of(lambda items: [net(item) for item in items] and net)
+    settings_of(ModelExplainer(lambda x: net(x)))
+    assert len(calls) == 2
+
+
+def test_values_are_described_as_json() -> None:
+    assert described({"a": (1, None, "x"), 3: {2.5}}) == {"a": [1, None, "x"], "3": [2.5]}
+    assert described(Kind.ONE) == "Kind.ONE"
+    assert described(Path("a") / "b") == str(Path("a/b"))
+    assert described(re) == {"module": "re"}
+
+
+# ---- inputs ------------------------------------------------------------------------------------------------------------------
+
+INPUTS: list[Any] = [
+    *(None, True, 1, 1.0, "1", b"1", 2, "", [], {}, [1], (1,), ["1"], [[1], [2]], [[1, 2]], {"a": 1}, {"a": 2}, {"b": 1}),
+    *(torch.ones(2), torch.ones(2, 1), torch.ones(2).double(), torch.zeros(2), torch.ones(2).bfloat16(), torch.ones(1)),
+    *(np.ones(2), np.ones(2, np.float32), np.float64(1), {"x": torch.ones(2)}, {"x": torch.zeros(2)}, [torch.ones(2), 1]),
+    *(
+        datetime.date(2020, 1, 1),
+        datetime.datetime(2020, 1, 1),
+        decimal.Decimal(1),
+        {1},
+        {1, 2},
+        range(3),
+        [{}, {}],
+        [{"a": 1}, {}],
+    ),
+]
+
+
+def test_inputs_are_told_apart() -> None:
+    digests = [digest_of_input(item) for item in INPUTS]
+    assert all(len(digest) == 16 for digest in digests)
+    assert len(set(digests)) == len(INPUTS)
+    assert digests == [digest_of_input(item) for item in INPUTS]
+
+
+def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "photo"
+    assert digest_of_input(file) == ""
+    file.write_bytes(b"one")
+    first = digest_of_input(file)
+    file.write_bytes(b"two")
+    assert digest_of_input(file) != first
+    file.rename(tmp_path / "moved")
+    (tmp_path / "moved").write_bytes(b"one")
+    assert digest_of_input(tmp_path / "moved") == first
+
+
+def test_of_what_nothing_can_be_told_the_digest_is_empty() -> None:
+    assert digest_of_input(object()) == digest_of_input([object()]) == digest_of_input(np.array([object()])) == ""
