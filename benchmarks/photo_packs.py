@@ -3,8 +3,9 @@
     python -m benchmarks.photo_packs FOLDER                      # 8 photos, together = 1, 4, 8, on one CPU core
     python -m benchmarks.photo_packs FOLDER --device cuda --together 1 8 32
 
-Prints, for each number of photos together: seconds (of the processor on a CPU, so that other work there counts little), photos a
-second, gradients, the peak of memory, and the largest difference from photos one by one, relative to the sum of magnitudes. Each number runs in a process of its own, ``--rounds`` times; the fastest round counts.
+Prints, for each number of photos together: seconds (of the processor on a CPU, so that other work there counts little), photos
+a second, gradients, the peak of memory, and the largest difference from photos one by one, relative to the sum of magnitudes.
+Each number runs in a process of its own, ``--rounds`` times; the fastest round counts.
 """
 
 from __future__ import annotations

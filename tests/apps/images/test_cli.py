@@ -486,7 +486,7 @@ def test_a_folder_has_an_answer_per_photo_as_it_comes_and_says_what_was_done(run
     assert "going on: 2 of 4 photos were done before" in again.stderr
     lines = again.stdout.splitlines()
     assert lines[0].startswith("c.png: ")
-    assert lines[1:] == ["explained 3 of 4 photos (2 done before); wrote out/index.html"]
+    assert lines[1:] == ["explained 3 of 4 photos (2 done before); wrote out/index.html, table in out/table"]
     assert [path.name for path in (tmp_path / "out").iterdir() if "progress" in path.name] == []
 
 

@@ -196,7 +196,7 @@ def run_many(
         if job.notice:
             print_line(job.notice)
         before = f" ({summary.known} done before)" if summary.known else ""
-        print_line(f"explained {summary.explained} of {summary.total} photos{before}; wrote {gallery.index}")
+        print_line(f"explained {summary.explained} of {summary.total} photos{before}; wrote {gallery.index}, table in {place}")
     end_with(summary)
 
 
