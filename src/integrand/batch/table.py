@@ -409,8 +409,8 @@ def _merge_small(folder: Path) -> None:
 def _unpacked(path: Path) -> int:
     """About how many bytes the rows of a part take in memory."""
     pa = arrow()
-    with _reading(path):
-        about = pa.parquet.read_metadata(path)
+    with _reading(path), path.open("rb") as file:
+        about = pa.parquet.read_metadata(file)
     unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     return int(unpacked + about.num_rows * ROW_BYTES)
 
