@@ -53,6 +53,10 @@ NEW = 0.1
 """The index is written again when there are so many new photos, as a share of those that it shows, with a card or as a failure:
 in all, that writes some eleven times the last index, however many photos there are."""
 
+DRAWN = 8
+"""The most photos that a gallery explains in one call: a page takes 0.3 s to draw, ten times what a GPU takes to integrate, and
+what a kill costs grows with the number."""
+
 NAMED = 5
 """The most photos that a note names."""
 
@@ -258,7 +262,8 @@ class PhotoTask(BatchTask[Path]):
             mark: the fingerprint of the settings.
             tell: takes reports of the gradients of the photos at hand.
         """
-        self.together, self._job, self._folder, self._mark, self._tell = job.together, job, folder, mark, tell
+        self.together = min(job.together, DRAWN)
+        self._job, self._folder, self._mark, self._tell = job, folder, mark, tell
 
     def key(self, item: Path) -> str:
         """The place of the file."""

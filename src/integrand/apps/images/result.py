@@ -52,9 +52,10 @@ FURTHER, LEAST = 5, 0.01
 GRID = 16
 """A photo's row in a table has the sums of its attributions over so many by so many fields: 256 numbers instead of 150,000."""
 
-PACKED = 8
-"""Photos that a GPU integrates in one call. A CPU takes one at a time: its chunks are full with one photo, and packing 4 or 8
-made it 12% slower (8 photos of 224 x 224, EfficientNet-Lite0, to 5%: ``python -m benchmarks.photo_packs``)."""
+PACKED = 32
+"""Photos that a GPU integrates in one call: an H200 explains 28, 39 and 42 a second with 8, 32 and 64 together (to 5%,
+EfficientNet-Lite0: ``python -m benchmarks.many_gpu``). A CPU takes one at a time: its chunks are full with one photo, and 4 or
+8 take some 10% longer (``python -m benchmarks.photo_packs``)."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BaselineName = str
@@ -338,8 +339,8 @@ def explain_photos(
         max_evaluations: gradients that each attribution may take.
         memory: bytes that the run may hold.
         progress: a bar or a callback.
-        together: photos of which the integrals share the network's chunks. Default: 8 on a GPU, and 1 on a CPU, which more do
-            not make faster. On a straight path only; others are integrated one by one.
+        together: photos of which the integrals share the network's chunks. Default: 32 on a GPU, and 1 on a CPU, which more
+            do not make faster. On a straight path only; others are integrated one by one.
 
     Returns:
         One explanation for each photo, in the same order.

@@ -152,7 +152,7 @@ class Grader:
             photos: each as :meth:`examine` takes it.
             target: see :meth:`find`; None explains the grade that the network gives to each.
             baseline: see :meth:`Eye.baseline`.
-            together: photos of which the integrals share the network's chunks. Default: 8 on a GPU, 1 on a CPU.
+            together: photos of which the integrals share the network's chunks. Default: 32 on a GPU, 1 on a CPU.
             options: as in :meth:`examine`.
         """
         if target is not None:
