@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 import integrand as ig
 from integrand.apps import translation
+from integrand.apps.text.text_batch import TextInput, TextTask
 from integrand.apps.translation import Alignment, Translator
 from integrand.apps.translation.seq2seq import Seq2Seq
 from integrand.batch import ExplainedTable
@@ -127,9 +128,7 @@ def test_explain_many_takes_a_translator(translator: Translator, tmp_path: Path)
         translator.explain(["thank you"], "danke")  # type: ignore[call-overload]
 
 
-def test_a_file_goes_on_after_a_stop_and_past_bad_lines(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, translator: Translator
-) -> None:
+def test_a_file_goes_on_after_a_stop_and_past_bad_lines(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "t.csv"
     file.write_text(f"id,english,score\na,thank you,1\nb,,2\nc,{'x' * 2001},3\nd,good night,4\n")
     given = ("translate", "--file", "t.csv", "--column", "english", "--out")
@@ -138,17 +137,16 @@ def test_a_file_goes_on_after_a_stop_and_past_bad_lines(
     assert "not explained: text 2: it is empty" in found.stderr
     assert "not explained: text 3: it has 2,001 characters; expected at most 2,000" in found.stderr
     asked: list[str] = []
-    explain = Translator.explain
+    explain = TextTask.explain
 
-    @functools.wraps(explain)
-    def cut(self: Translator, text: str, *words: Any, **how: Any) -> Any:
+    def cut(self: TextTask, items: Sequence[TextInput]) -> Any:
         if asked:
             raise KeyboardInterrupt
-        asked.append(text)
-        return explain(self, text, *words, **how)
+        asked.append(items[0].text)
+        return explain(self, items)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Translator, "explain", cut)
+        patch.setattr(TextTask, "explain", cut)
         assert run(*given, "cut").exit_code == 130
         asked.clear()
         assert run(*given, "cut").exit_code == 1
