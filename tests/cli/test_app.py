@@ -199,6 +199,8 @@ NEEDED = {
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
+    "summary": "pyarrow",
+    "export": "pyarrow",
     "axioms": "hypothesis",
 }
 """The packages that each command imports beside torch and numpy."""

@@ -33,6 +33,17 @@ from integrand.render.image.gallery import card, gallery_page
 from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, image_page
 from integrand.render.image.viewer import Map, viewer
 from integrand.render.image.views import Mark, Panel
+from integrand.render.table_data import (
+    ClassTally,
+    Distribution,
+    ListedInput,
+    MistakeTally,
+    NameTally,
+    ReasonCount,
+    TableFigures,
+    TruthCheck,
+)
+from integrand.render.table_page import table_page
 from integrand.render.text import fragment as text_fragment
 from integrand.render.text import grid_page
 from integrand.render.text import page as text_page
@@ -233,6 +244,51 @@ def galleries_page(word: str) -> str:
     return gallery_page(word, [one], [(word, word)], meta={word: word}, command=word)
 
 
+def data_set_page(word: str) -> str:
+    names = (NameTally(word, 5, 1.0, 2.0, 3), NameTally(word + "2", 4, -1.0, 2.0, 1))
+    grid = np.eye(4)
+    bars: dict[str, Any] = {"edges": (0.1, 1.0, 2.0), "counts": (8, 1)}
+    spread = Distribution("error / tolerance", word, 9, 0.1, (0.2, 0.4, 0.5, 0.6, 0.9), 2.0, **bars)
+    texts = dict.fromkeys(("prediction", "target", "label", "status", "sentence", "failure"), word)
+    listed = ListedInput(
+        word,
+        (("largest error", word), ("not as labelled", word)),
+        {word: 7.0},
+        notes=(word,),
+        features=((word, 0.5),),
+        groups=((word, -0.5),),
+        values=grid,
+        columns={word: word},
+        link="a.html",
+        **texts,  # type: ignore[arg-type]
+    )
+    failed = dataclasses.replace(listed, prediction=None, why=((word, ""),), status="failed")
+    truth = TruthCheck(word, 9, 8, word, {(word, word): 8, (word, word + "2"): 1}, (MistakeTally(*names),), grid)
+    classes = tuple(ClassTally(word + more, 5, 0.5, names, names, grid) for more in ("", "2"))
+    figures = TableFigures(
+        word,
+        9,
+        {word: 7, "failed": 2},
+        classes,
+        2,
+        names,
+        20,
+        names,
+        20,
+        names,
+        names,
+        part=word,
+        mean_map=grid,
+        distributions={word: spread, word + "2": dataclasses.replace(spread, name=word, log=True)},
+        failures=(ReasonCount(word, 2),),
+        notes=(ReasonCount(word, 2),),
+        truth=truth,
+        listed=(listed, failed),
+        meta={word: word},
+    )
+    return table_page(figures, command=word)
+
+
 MAKERS: dict[str, Callable[[str], str]] = {
     "report of a photo": lambda word: report(
         resulted(word), image=torch.ones(3, 8, 8), title=word, labels=word, command=word, others={word + "2": VALUES}
@@ -246,6 +302,7 @@ MAKERS: dict[str, Callable[[str], str]] = {
         word, viewer(PHOTO, {word: Map(VALUES[0].numpy(), word), word + "2": VALUES[0].numpy()}, label=word)
     ),
     "gallery": galleries_page,
+    "data set": data_set_page,
     "comparison": compare_page,
     "diagnosis": diagnosis_page,
     "axioms": axioms_page,
@@ -308,7 +365,7 @@ def test_colours_of_a_panel_are_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "maker", ["report of a photo", "photo", "gallery", "comparison", "diagnosis", "axioms", "rules", "molecules"]
+    "maker", ["report of a photo", "photo", "gallery", "data set", "comparison", "diagnosis", "axioms", "rules", "molecules"]
 )
 def test_every_page_has_a_second_wall(maker: str) -> None:
     """The policy that a browser holds a page to comes before anything from outside."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .model_explainer import ModelExplainer
     from .rows import Row
     from .table import ExplainedTable, Manifest, TableStore
+    from .table_summary import TableSummary
 else:
     __getattr__, __dir__ = loaded_on_use(
         __name__,
@@ -28,6 +29,7 @@ else:
             "ModelExplainer": "model_explainer",
             "Row": "rows",
             "TableStore": "table",
+            "TableSummary": "table_summary",
             "explain_each": "many",
             "explain_many": "many",
         },
@@ -44,6 +46,7 @@ __all__ = [
     "ModelExplainer",
     "Row",
     "TableStore",
+    "TableSummary",
     "explain_each",
     "explain_many",
 ]

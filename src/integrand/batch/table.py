@@ -37,6 +37,8 @@ from .rows import FAILED, KEEPING, Keeping, Row, TableLayout, arrow, check_colum
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .table_summary import TableSummary
+
 MANIFEST = "_manifest.json"
 """The file that says what a folder of parts was made with."""
 
@@ -660,6 +662,31 @@ class ExplainedTable:
     def pandas(self, columns: Sequence[str] | None = None) -> Any:
         """All rows, or some of their columns, as a pandas ``DataFrame``."""
         return self.arrow(columns).to_pandas()
+
+    def summary(self, *, label: str | None = None) -> TableSummary:
+        """The table in numbers: what was said, what mattered, how exact it is, and inputs worth a look; saves itself as a page.
+
+        Args:
+            label: a column of the table that says what is true, to compare predictions with.
+        """
+        from .table_summary import summarise
+
+        return summarise(self, label=label)
+
+    def csv(self, path: str | Path, *, columns: Sequence[str] | None = None, long: bool = False) -> int:
+        """Write the table as CSV for spreadsheets; see :func:`~integrand.batch.table_export.write_csv`.
+
+        Args:
+            path: the file, which appears when it is complete.
+            columns: which columns, in this order. Default: those that people read, and those that inputs brought along.
+            long: one line for each feature of an input, instead of one for each input.
+
+        Returns:
+            How many lines were written, without that of the headings.
+        """
+        from .table_export import write_csv
+
+        return write_csv(self, Path(path), columns=columns, long=long)
 
     def __len__(self) -> int:
         """How many inputs have a row."""

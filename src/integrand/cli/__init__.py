@@ -17,6 +17,8 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "summary": "models",
+    "export": "models",
     "axioms": "axioms",
 }
 """The extra that brings all that a command needs, the command line among it."""

@@ -103,6 +103,16 @@ COMMANDS = (
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry(
+        "summary",
+        "cli.table_commands:summary",
+        "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",
+    ),
+    CommandEntry(
+        "export",
+        "cli.table_commands:export",
+        "Write what became of many inputs as CSV for spreadsheets, one line for each input.",
+    ),
+    CommandEntry(
         "axioms",
         "cli.axioms_command:axioms",
         "Which axioms of the paper does each method keep? With the evidence for every answer.",
