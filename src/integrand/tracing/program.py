@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -47,8 +48,20 @@ class Operation:
     @property
     def refs(self) -> list[int]:
         """The indices of the arguments that depend on the input, each once, in order."""
-        found = [leaf.index for leaf in pytree.tree_leaves((self.args, dict(self.kwargs))) if isinstance(leaf, Ref)]
-        return list(dict.fromkeys(found))
+        return list(self._refs)
+
+    # Operations are run and asked again and again, and looking through their arguments takes longer than a small operation.
+
+    @cached_property
+    def _refs(self) -> tuple[int, ...]:
+        """What :attr:`refs` lists."""
+        return tuple(dict.fromkeys(_refs_in((self.args, dict(self.kwargs)))))
+
+    @cached_property
+    def _nested(self) -> frozenset[int | str]:
+        """Positions and names of the arguments that are no references themselves but have some inside."""
+        given: list[tuple[int | str, Any]] = [*enumerate(self.args), *self.kwargs.items()]
+        return frozenset(key for key, value in given if not isinstance(value, Ref) and _refs_in(value))
 
     @property
     def picks(self) -> bool:
@@ -57,9 +70,20 @@ class Operation:
 
     def __call__(self, values: Values | Mapping[int, Any]) -> Any:
         """Run the operation on the given values; several outputs come as a tuple."""
-        args, kwargs = pytree.tree_map_only(Ref, lambda ref: values[ref.index], (self.args, dict(self.kwargs)))
-        out = self.function(*args, **kwargs)
+
+        def known(key: int | str, value: Any) -> Any:
+            if isinstance(value, Ref):
+                return values[value.index]
+            return pytree.tree_map_only(Ref, lambda ref: values[ref.index], value) if key in self._nested else value
+
+        args = [known(position, value) for position, value in enumerate(self.args)]
+        out = self.function(*args, **{name: known(name, value) for name, value in self.kwargs.items()})
         return tuple(out) if isinstance(out, (list, tuple)) else out
+
+
+def _refs_in(value: Any) -> list[int]:
+    """The indices of the references in an argument, which may hold them in lists, tuples and dictionaries."""
+    return [leaf.index for leaf in pytree.tree_leaves(value) if isinstance(leaf, Ref)]
 
 
 @dataclass(frozen=True)
