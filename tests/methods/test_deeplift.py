@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import captum.attr
 import numpy as np
 import pytest
@@ -14,10 +12,6 @@ from torch import nn
 from integrand.certificate import Status
 from integrand.errors import NonFiniteError, OperationError, OptionError
 from integrand.methods import DeepLift
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of matplotlib, about shap's colours
-    import shap
 
 D = torch.float64
 REVEAL = DeepLift("reveal-cancel")
@@ -68,7 +62,7 @@ def test_equals_captum_on_convolutions(activation):
 @QUIET
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Sigmoid])
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(4), nn.AvgPool2d(2)], ids=["max 2", "max 4", "mean 2"])
-def test_equals_shap(pool, activation):
+def test_equals_shap(shap, pool, activation):
     # Not with overlapping windows: shap then writes over what it has handed to a number that won twice.
     net, x, base = cnn(pool, activation), drawn(2, 2, 8, 8), drawn(1, 2, 8, 8, seed=2)
     expected = shap.DeepExplainer(net, base.clone()).shap_values(x.clone(), check_additivity=True)[..., 1]
@@ -78,7 +72,7 @@ def test_equals_shap(pool, activation):
 
 
 @QUIET
-def test_several_baselines_average_as_shap_does():
+def test_several_baselines_average_as_shap_does(shap):
     net, x, base = cnn(nn.MaxPool2d(2)), drawn(2, 2, 8, 8), drawn(4, 2, 8, 8, seed=2)
     expected = shap.DeepExplainer(net, base.clone()).shap_values(x.clone(), check_additivity=True)[..., 0]
     found = DeepLift()(net, x, [one.expand_as(x) for one in base], target=0)

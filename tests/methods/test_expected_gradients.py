@@ -66,10 +66,9 @@ def test_standard_errors_are_honest_and_fall_with_the_root():
     assert spread[128] / spread[512] == pytest.approx(2, rel=0.1)
 
 
-def test_shap_agrees():
+def test_shap_agrees(shap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        shap = pytest.importorskip("shap")
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
         x, starts = points(2, 5).float(), points(20, 5, seed=1).float()

@@ -92,10 +92,9 @@ def test_captum_agrees():
     torch.testing.assert_close(values.float(), peer[:, [0, 2, 3, 5]])  # which captum rounds to float32
 
 
-def test_shap_agrees():
+def test_shap_agrees(shap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        shap = pytest.importorskip("shap")
         f, x, b = network(7), points(3, 7), points(1, 7, seed=2)
 
         def model(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +28,8 @@ from integrand.errors import InputError, ModelError, OptionError, TargetError
 
 pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
 
-pytest.importorskip("chemprop")
-pytest.importorskip("admet_ai")
+if not all(map(importlib.util.find_spec, ("chemprop", "admet_ai"))):  # imported by the tests alone: that takes five seconds
+    pytest.skip("needs chemprop and admet_ai (extra: admet)", allow_module_level=True)
 
 SALT, ASPIRIN, ALKENE = "[Na+].[Cl-]", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](F)/C=C/Cl"
 MOLECULES = (ASPIRIN, "C", SALT, ALKENE, "CN1C=NC2=C1C(=O)N(C(=O)N2C)C")
