@@ -80,25 +80,37 @@ def test_exported_things_are_documented() -> None:
         assert inspect.getdoc(getattr(integrand, name)), name
 
 
-@pytest.mark.parametrize("code", ["import integrand", "import integrand, torch; integrand.integrated_gradients({}, {})"])
-def test_importing_and_running_loads_nothing_optional(code: str) -> None:
-    """In a process of its own. Torch may load some of these itself: what counts is what is there beyond torch."""
-    code = code.format("lambda x: x.sum(1)", "torch.ones(1, 2)")
-    found = f"print(*[name for name in {OPTIONAL} if name in sys.modules])"
-    script = f"import sys, torch, numpy; {found}; {code}; {found}"
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, list[str]]:
+    """What a process of its own says at each step: optional packages loaded, parts of the package loaded, names listed."""
+    said = {
+        "optional": f"[name for name in {OPTIONAL} if name in sys.modules]",
+        "rooms": "[name for name in sys.modules if name.startswith('integrand.')]",
+        "listed": "[name for name in dir(integrand) if not name.startswith('__')]",
+    }
+    steps = [
+        ("optional before", "import sys, torch, numpy"),
+        ("rooms imported", "import integrand"),
+        ("listed imported", ""),
+        ("optional imported", "integrand.analysis"),
+        ("optional run", "integrand.integrated_gradients(lambda x: x.sum(1), torch.ones(1, 2))"),
+        ("listed loaded", "import integrand.render, integrand.compat.captum; integrand.methods"),
+    ]
+    script = "\n".join(f"{code}\nprint(*{said[name.split()[0]]})" for name, code in steps)
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-    before, after = done.stdout.splitlines()
-    assert after == before
     assert done.stderr == ""
+    return {name: line.split() for (name, _), line in zip(steps, done.stdout.splitlines(), strict=True)}
 
 
-def test_what_is_listed_is_what_is_exported() -> None:
+def test_importing_and_running_loads_nothing_optional(fresh: dict[str, list[str]]) -> None:
+    """Torch may load some of these itself: what counts is what is there beyond torch."""
+    assert fresh["optional before"] == fresh["optional imported"] == fresh["optional run"]
+
+
+def test_what_is_listed_is_what_is_exported(fresh: dict[str, list[str]]) -> None:
     """Whatever has been imported: in a process of its own, and where much of the package is loaded."""
-    listed = "print(*[name for name in dir(integrand) if not name.startswith('__')])"
-    script = f"import integrand; {listed}; import integrand.render, integrand.compat.captum; integrand.methods; {listed}"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-    for line in [*done.stdout.splitlines(), " ".join(name for name in dir(integrand) if not name.startswith("__"))]:
-        assert line.split() == sorted(NAMES)
+    for names in (fresh["listed imported"], fresh["listed loaded"], [n for n in dir(integrand) if not n.startswith("__")]):
+        assert names == sorted(NAMES)
 
 
 def test_what_is_not_exported_is_not_there() -> None:
@@ -106,12 +118,8 @@ def test_what_is_not_exported_is_not_there() -> None:
         integrand.integrated_gradient  # noqa: B018
 
 
-def test_rooms_are_loaded_when_they_are_used() -> None:
-    script = (
-        "import sys, integrand; print(*[name for name in sys.modules if name.startswith('integrand.')]); integrand.analysis"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+def test_rooms_are_loaded_when_they_are_used(fresh: dict[str, list[str]]) -> None:
+    assert fresh["rooms imported"] == []
 
 
 # ---- exceptions ------------------------------------------------------------------------------------------------------------
