@@ -12,8 +12,12 @@ demo test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
 # Each of the JOBS processes has a core; more threads would take turns on it.
 test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
 
-# A fall below this share of lines and branches covered by the quick tests fails. Slow tests run without the tracer, which makes them
-# slower still. What needs a GPU is marked "# needs a GPU".
+# Many tests start Python, and every process collects all tests: compiling each file each time would take half a minute. Empty is
+# off, also where the environment says 1.
+test quick durations cpus old-cpu: export PYTHONDONTWRITEBYTECODE :=
+
+# A fall below this share of lines and branches fails. The tracer doubles the time of a test, so it sees the quick ones, and of each
+# three parameters (tests/conftest.py). What needs a GPU is marked "# needs a GPU".
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
@@ -36,10 +40,11 @@ help:
 demo: $(VENV)/.demo-stamp
 	$(BIN)/python examples/explain_photo.py --out out
 
-test: lint types
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
-	$(BIN)/python -m pytest -n $(JOBS) -m slow --dist worksteal
-	$(MAKE) old-cpu
+# mypy has one process, so another core would idle meanwhile.
+test: lint
+	$(MAKE) --jobs=2 types old-cpu JOBS=1
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+		--cov --sparse-coverage --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
 
 quick: $(VENV)/.dev-stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def data() -> Callable[[str], Path]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help=f"write what tests take to {DURATIONS.name}")
+    parser.addoption("--sparse-coverage", action="store_true", help="run slow and repeated tests, but not under the tracer")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,11 +55,39 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(RecordDurations())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
     for item in items:
         if known.get(item.nodeid, 0.0) >= SLOW:
             item.add_marker(pytest.mark.slow)
+    if config.getoption("--sparse-coverage"):
+        config.pluginmanager.register(SparseCoverage(items))
+
+
+class SparseCoverage:
+    """Has the coverage tracer see the quick tests, and of each the first, middle and last parameters.
+
+    The tracer doubles the time of a test, and the parameters between seldom reach another line. All tests run all the same, so
+    the share that is measured is a lower bound of what they cover.
+    """
+
+    def __init__(self, items: list[pytest.Item]) -> None:
+        repeated: dict[str, list[str]] = {}
+        for item in items:
+            if item.get_closest_marker("slow") is None:
+                repeated.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+        self.traced = {name for names in repeated.values() for name in (names[0], names[len(names) // 2], names[-1])}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Take the tracer off for the fixtures and the call of a test that it is not to see."""
+        tracer = sys.gettrace()
+        if item.nodeid not in self.traced:
+            sys.settrace(None)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(tracer)
 
 
 class RecordDurations:
