@@ -18,6 +18,8 @@ from integrand.methods import (
 )
 from integrand.paths import Polyline
 
+from .searched import searched
+
 F = network("relu(relu(x1) - 1 - relu(x2))")
 G = network("relu(relu(x1 - 1) - relu(x2))")
 AT = torch.tensor([[3.0, 1.0]], dtype=torch.float64)
@@ -68,7 +70,7 @@ def test_integrated_gradients_do_not():
 
 @pytest.mark.parametrize("method", [Deconvnet(), GuidedBackprop(), DeepLift(), LRP()])
 def test_the_search_finds_that_they_break_implementation_invariance(method):
-    verdict = check(method, "implementation-invariance", max_examples=200)
+    verdict = searched(method, "implementation-invariance")
     assert verdict.kept is False
     f, g = (network(net) for _, net in verdict.counterexample.networks)
     x, start = (torch.tensor([v]).double() for v in (verdict.counterexample.x, verdict.counterexample.baseline))
@@ -80,7 +82,7 @@ def test_the_search_finds_that_they_break_implementation_invariance(method):
 
 @pytest.mark.parametrize("method", [Gradient(), GradientTimesInput(), Deconvnet(), GuidedBackprop()])
 def test_the_search_finds_that_gradients_break_sensitivity_a(method):
-    verdict = check(method, "sensitivity-a", max_examples=100)
+    verdict = searched(method, "sensitivity-a")
     assert verdict.kept is False
     ((_, net),) = verdict.counterexample.networks
     x, start = (torch.tensor([v]).double() for v in (verdict.counterexample.x, verdict.counterexample.baseline))
@@ -109,7 +111,7 @@ def test_of_path_methods_the_straight_line_alone_keeps_symmetry():
 @pytest.mark.parametrize("method", [Deconvnet(), GuidedBackprop(), DeepLift(rule="reveal-cancel")])
 def test_what_sees_implementations_gives_shares_to_what_does_nothing(method):
     # Of f - g for one function written twice: linear methods that are not implementation invariant cannot be zero on it.
-    verdict = check(method, "sensitivity-b", max_examples=200)
+    verdict = searched(method, "sensitivity-b")
     assert verdict.kept is False
     ((_, net),) = verdict.counterexample.networks
     points = torch.randn(300, net.inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3
