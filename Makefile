@@ -43,7 +43,7 @@ demo: $(VENV)/.demo-stamp
 # mypy has one process, so another core would idle meanwhile.
 test: lint
 	$(MAKE) --jobs=2 types old-cpu JOBS=1
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --brief \
 		--cov --sparse-coverage --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
 
 quick: $(VENV)/.dev-stamp

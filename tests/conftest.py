@@ -47,6 +47,7 @@ def data() -> Callable[[str], Path]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help=f"write what tests take to {DURATIONS.name}")
+    parser.addoption("--brief", action="store_true", help="fewer cases where real networks repeat one property; make test does")
     parser.addoption("--sparse-coverage", action="store_true", help="run slow and repeated tests, but not under the tracer")
 
 
