@@ -40,7 +40,8 @@ help:
 demo: $(VENV)/.demo-stamp
 	$(BIN)/python examples/explain_photo.py --out out
 
-# mypy has one process, so another core would idle meanwhile.
+# mypy has one process, so another core would idle meanwhile. --brief: fewer photos where real networks repeat one property; plain
+# pytest does them all.
 test: lint
 	$(MAKE) --jobs=2 types old-cpu JOBS=1
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --brief \

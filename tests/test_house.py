@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,9 @@ SHARED_NAMES = {"__init__", "__main__", "model", "result", "page", "cli"}
 """Module names that packages may share: those of Python, and the parts that every application has."""
 
 
-def parsed() -> Iterator[tuple[Path, ast.Module]]:
-    for file in FILES:
-        yield file, ast.parse(file.read_text(encoding="utf-8"))
+@cache
+def parsed() -> list[tuple[Path, ast.Module]]:
+    return [(file, ast.parse(file.read_text(encoding="utf-8"))) for file in FILES]
 
 
 def test_no_two_modules_share_a_name() -> None:
