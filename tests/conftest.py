@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -63,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if config.getoption("--sparse-coverage"):
         config.pluginmanager.register(SparseCoverage(items))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: garbage collections, half a second each, need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 class SparseCoverage:
