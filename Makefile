@@ -17,16 +17,17 @@ test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
 test quick durations cpus old-cpu: export PYTHONDONTWRITEBYTECODE :=
 
 # A fall below this share of lines and branches fails. The tracer doubles the time of a test, so it sees the quick ones, and of each
-# three parameters (tests/conftest.py). What needs a GPU is marked "# needs a GPU".
+# two parameters (tests/conftest.py). What needs a GPU is marked "# needs a GPU".
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick durations cpus old-cpu gpu-check lint format types bench attack clean
+.PHONY: help demo test coverage quick durations cpus old-cpu gpu-check lint format types bench attack clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
 	@echo "make test       all that CI runs: lint, types, tests with coverage (JOBS=$(JOBS) processes)"
 	@echo "                what opens pages in a browser is skipped where there is no chromium or google-chrome"
+	@echo "make coverage   what the last make test covered"
 	@echo "make quick      the tests without the slow ones: under a minute"
 	@echo "make durations  measure which tests are slow: writes tests/durations.json"
 	@echo "make cpus       a short leg of the tests as on CPUs without AVX-512 and without AVX2"
@@ -40,12 +41,14 @@ help:
 demo: $(VENV)/.demo-stamp
 	$(BIN)/python examples/explain_photo.py --out out
 
-# mypy has one process, so another core would idle meanwhile. --brief: fewer photos where real networks repeat one property; plain
-# pytest does them all.
+# --brief: fewer photos where real networks repeat one property; plain pytest does them all. What has one process each shares the
+# cores at the end.
 test: lint
-	$(MAKE) --jobs=2 types old-cpu JOBS=1
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --brief \
-		--cov --sparse-coverage --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --brief --cov --sparse-coverage --cov-report=
+	$(MAKE) --jobs=2 old-cpu types coverage JOBS=1
+
+coverage: $(VENV)/.dev-stamp
+	$(BIN)/coverage report --skip-covered --fail-under=$(COVERAGE)
 
 quick: $(VENV)/.dev-stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
