@@ -29,7 +29,7 @@ from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, expl
 from integrand.batch import ExplainedTable
 from integrand.cli import main
 from integrand.cli.app import app
-from integrand.errors import FileError, InputError, OptionError, TargetError
+from integrand.errors import FileError, OptionError, TargetError
 
 OXYGEN = ATOM_FEATURES["simple"].index("atom O")
 BOND, NEAR = PAIR_FEATURES["simple"].index("distance <= 1"), PAIR_FEATURES["simple"].index("distance <= 2")
@@ -656,51 +656,6 @@ def test_nothing_is_written_through_links_that_somebody_planted(run: Run, model:
         assert "it is a link" in str(run("CCO", "--out", name).exception)
     assert not list((tmp_path / "elsewhere").iterdir())
     assert (tmp_path / "precious").read_text() == "mine\n"
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("atoms", [1.0, 2.0]),
-        ("atoms", ["1.0", "2", "3"]),
-        ("atoms", [1.0, float("nan"), 2.0]),
-        ("atoms", {"0": 1}),
-        ("atoms", [[1.0], [2.0], [3.0]]),
-        ("ends", [[0, 9], [1, 2], [0, 2]]),
-        ("ends", [[0, 1.5], [1, 2], [0, 2]]),
-        ("ends", [[0, 0], [1, 2], [0, 2]]),
-        ("ends", 7),
-        ("pairs", [1.0]),
-        ("others", {"x": "y"}),
-        ("others", []),
-        ("label", None),
-        ("model", 3),
-        ("certificate", {}),
-        ("certificate", []),
-        ("certificate", {"status": "CONVERGED"}),
-    ],
-)
-def test_a_row_that_makes_no_sense_is_made_again(
-    run: Run, model: Counting, tmp_path: Path, key: str, value: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed = molecule_row._packed
-    with monkeypatch.context() as patch:
-        patch.setattr(molecule_row, "_packed", lambda found: packed(found) | {key: value})
-        done = run("CCO", "C", "--out", "a.csv")
-        assert done.exit_code == 1
-        assert "not written: a.csv: the result of CCO is not to be found any more" in done.stderr
-    assert run("CCO", "C", "--out", "a.csv").exit_code == 0
-    assert len(model.explained) == 4
-    assert len(table(tmp_path / "a.csv")) == 7
-
-
-@pytest.mark.parametrize("field", ["score", "gradients", "rule", "needed", "status", "curves"])
-def test_a_certificate_of_other_types_makes_no_sense(field: str) -> None:
-    row = GraphModel(oxygens, "simple", ("oxygens",), logits=False).explain(["CCO"])[0].row()
-    kept = json.loads(str(row.details))
-    kept["certificate"][field] = ["<b>"]
-    with pytest.raises(InputError, match="makes no sense"):
-        MoleculeAttribution.from_row(replace(row, details=json.dumps(kept)))
 
 
 @pytest.mark.parametrize("windows", ["the same", "two"])

@@ -21,6 +21,12 @@ from integrand.errors import InputError, OptionError, TargetError
 from tests.apps.molecules.attributed import ASPIRIN, CAFFEINE, MOLECULES, made, weave
 
 
+@pytest.fixture(scope="module")
+def ethanol() -> Row:
+    """A row as it was written."""
+    return made("CCO").row()
+
+
 def scored(score: float, scale: str, label: str = "active") -> Row:
     """The row of a molecule with this score."""
     found = made("CCO", [0.1, 0.2, 0.3], label=label)
@@ -94,6 +100,44 @@ def test_a_row_of_something_else_is_refused() -> None:
         MoleculeAttribution.from_row(replace(row, details=json.dumps(spoiled)))
     named = replace(made("CCO"), smiles="ethanol")  # a model of the user's own may call it what it likes
     assert MoleculeAttribution.from_row(named.row(), "CCO").smiles == "CCO"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("atoms", [1.0, 2.0]),
+        ("atoms", ["1.0", "2", "3"]),
+        ("atoms", [1.0, float("nan"), 2.0]),
+        ("atoms", {"0": 1}),
+        ("atoms", [[1.0], [2.0], [3.0]]),
+        ("ends", [[0, 9], [1, 2], [0, 2]]),
+        ("ends", [[0, 1.5], [1, 2], [0, 2]]),
+        ("ends", [[0, 0], [1, 2], [0, 2]]),
+        ("ends", 7),
+        ("pairs", [1.0]),
+        ("others", {"x": "y"}),
+        ("others", []),
+        ("label", None),
+        ("model", 3),
+        ("notes", [1]),
+        ("draws", [1, [2]]),
+        ("certificate", {}),
+        ("certificate", []),
+        ("certificate", {"status": "CONVERGED"}),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_refused(ethanol: Row, key: str, value: Any) -> None:
+    kept = json.loads(str(ethanol.details)) | {key: value}
+    with pytest.raises(InputError, match="makes no sense"):
+        MoleculeAttribution.from_row(replace(ethanol, details=json.dumps(kept)))
+
+
+@pytest.mark.parametrize("field", ["score", "gradients", "rule", "needed", "status", "curves"])
+def test_a_certificate_of_other_types_makes_no_sense(ethanol: Row, field: str) -> None:
+    kept = json.loads(str(ethanol.details))
+    kept["certificate"][field] = ["<b>"]
+    with pytest.raises(InputError, match="makes no sense"):
+        MoleculeAttribution.from_row(replace(ethanol, details=json.dumps(kept)))
 
 
 def test_many_molecules_of_a_table_of_the_users(tmp_path: Path) -> None:

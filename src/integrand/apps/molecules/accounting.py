@@ -355,9 +355,14 @@ def substructures(
     return Substructures(labels.pop(), len(told), least, ordered, rare, trust(Certificate(tuple(told))))
 
 
-def sentence_of(result: MoleculeAttribution) -> str:
-    """What the network says of a molecule, which groups that comes from, and how sure the numbers are, in one line."""
-    groups = account_groups(result)
+def sentence_of(result: MoleculeAttribution, groups: Sequence[AccountPart] | None = None) -> str:
+    """What the network says of a molecule, which groups that comes from, and how sure the numbers are, in one line.
+
+    Args:
+        result: the molecule.
+        groups: what :func:`account_groups` gives, where that is at hand.
+    """
+    groups = account_groups(result) if groups is None else groups
     up, down = (_strongest(groups, sign) for sign in (1, -1))
     yes = result.score >= 0.5
     if result.scale == "probability":

@@ -14,7 +14,7 @@ from ...batch.rows import Row
 from ...errors import InputError
 from ...schema import stored
 from ...words import first_line, shortened, shown
-from .accounting import account_groups
+from .accounting import account_groups, sentence_of
 from .molgraph import parse, read
 from .result import MoleculeAttribution, draws_of, kept_draws, spoken_class
 
@@ -44,7 +44,7 @@ def row_of(result: MoleculeAttribution) -> Row:
         prediction=said,
         probability=None if likely is None else max(likely, 1 - likely),
         target=result.label,
-        sentence=result.sentence,
+        sentence=sentence_of(result, groups),
         notes=result.notes,
         features=(*map(result.name, atoms), *result.others),
         attributions=np.array([*result.per_atom, *result.others.values()], np.float64),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 import typer
 
 from ...batch.identity import digest_of_input, weights_digest
@@ -229,7 +230,8 @@ def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
     except ImportError:
         raise MissingExtraError("rdkit", "molecules", "explaining molecules") from None
     made = {"model": model.name, "source": model.source, "weights": weights_digest(*vars(model).values())}
-    return how | made | {"integrand": version_of(), "rdkit": rdBase.rdkitVersion, "format": FORMAT}
+    used = {"integrand": version_of(), "torch": torch.__version__.partition("+")[0], "rdkit": rdBase.rdkitVersion}
+    return how | made | used | {"format": FORMAT}
 
 
 def table_of(out: Path) -> Path:
