@@ -5,9 +5,11 @@ What is read is checked against the dataclasses below (:mod:`integrand.schema`) 
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from ...certificate import Certificate, ExampleCertificate, Promise
 from ...errors import FileError, InputError
 from ...render.text.tokens import Tokens
-from ...schema import Sized, Within, fitted, parsed, stored
+from ...schema import Sized, Within, fitted, parsed
 from .encoding import Pieces
 from .result import Explained, Explanations, Generated
 
@@ -248,8 +250,20 @@ class StoredGrid:
 
 
 def packed(record: object) -> str:
-    """One of the dataclasses of this module as JSON."""
-    return json.dumps(stored(record), ensure_ascii=False, separators=(",", ":"))
+    """One of the dataclasses of this module as JSON, as :func:`integrand.schema.stored` has it and a few times as fast."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> Any:
+    """What JSON does not know, one level deep: enumerations by name, dataclasses by field."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def unpacked(kind: type[_T], details: str | None, *, what: str = "the column details") -> _T:
