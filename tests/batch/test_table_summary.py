@@ -189,11 +189,21 @@ def test_numbers_in_labels_are_compared_with_those_in_predictions(tmp_path: Path
     assert (truth.compared, truth.right) == (23, sum(i % 3 == i % 4 for i in range(1, 24)))
 
 
-def test_labels_that_are_no_predictions_are_refused(molecules: ExplainedTable) -> None:
-    with pytest.raises(OptionError, match=r"none of whose values \([01], [01]\) is a prediction .*active.*expected the same"):
-        molecules.summary(label="measured")
-    with pytest.raises(OptionError, match=r"got the label column 'truth'; expected one that was carried .*'measured'"):
-        molecules.summary(label="truth")
+def test_labels_of_0_and_1_are_no_and_yes(molecules: ExplainedTable) -> None:
+    truth = molecules.summary(label="measured").truth
+    frame = molecules.pandas()
+    assert truth is not None
+    assert truth.by == "with 1 for 'active' and 0 for 'not active'"
+    assert truth.right == int(((frame["prediction"] == "active") == (frame["measured"] == 1)).sum())
+    assert set(truth.confusion) <= {(one, other) for one in ("active", "not active") for other in ("active", "not active")}
+
+
+def test_labels_that_are_no_predictions_are_refused(photos: ExplainedTable, tmp_path: Path) -> None:
+    rows = [Row(str(i), f"colour {'abc'[i % 3]}", status="exact", columns={"seen": "red"}) for i in range(9)]
+    with pytest.raises(OptionError, match=r"none of whose values \(red\) is a prediction .*colour a.*expected the same words"):
+        made(tmp_path, rows).summary(label="seen")
+    with pytest.raises(OptionError, match=r"got the label column 'truth'; expected one that was carried .*'label'"):
+        photos.summary(label="truth")
 
 
 def test_what_is_far_from_the_rest_is_listed(photos: ExplainedTable) -> None:
@@ -235,13 +245,14 @@ def test_a_page_of_its_own_is_linked_only_from_inside_the_folder(tmp_path: Path)
     details = [*({"page": one} for one in told), {"page": 3}, [], {"link": "pages/none.html"}]
     rows = [Row(str(i), status="exact", details=json.dumps(one)) for i, one in enumerate(details)]
     rows += [
+        Row("column", status="exact", details="{", columns={"page": "pages/a cat.html"}),
         Row("odd", status="exact", details="{"),
         Row("script", details='{"page": "javascript:alert(1).html"}', status="exact"),
     ]
     table = made(tmp_path / "out" / "table", rows)
     found = ExplainedTable.open(tmp_path / "out").summary()
     links = {one.key: one.link for one in found.listed}
-    assert links.pop("0") == "pages/a%20cat.html"
+    assert links.pop("0") == links.pop("column") == "pages/a%20cat.html"
     assert links.pop("script") == "javascript%3Aalert%281%29.html"  # a file of that name, and no address
     assert set(links.values()) == {""}
     assert 'href="../out/pages/a%20cat.html"' in found.page(beside=tmp_path / "elsewhere")

@@ -11,7 +11,7 @@ import math
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os.path import relpath
@@ -102,9 +102,10 @@ WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME = (
 REASONS = (WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME)
 """Why inputs are listed, in the order of the lists."""
 
-_ATOM = re.compile(r"[A-Z][a-z]?\d+(?:\W{1,3}[A-Z][a-z]?\d+)*")
+_ATOM = re.compile(r"([A-Z][a-z]?)\d+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PARTICULAR = re.compile(r"[/\\\d]")
+_OF_WORDS = ("questions", "rules", "text", "translate")
 _WORDS = re.compile(r"apps\.(?:questions|text|translation)\b|TextCNN|Seq2Seq")
 
 
@@ -326,16 +327,48 @@ class TableReader:
         for path in self.parts:
             first = [name for row in read_part(path, ["features"]).slice(0, 500)["features"].to_pylist() for name in row or ()]
             if first:
-                if all(_ATOM.fullmatch(name or "") for name in first):
+                if sum(_ATOM.fullmatch(name or "") is not None for name in first) > 0.8 * len(first):
                     return "element"
-                return "word" if _WORDS.search(json.dumps(dict(self.table.manifest.settings), default=str)) else "feature"
+                made = dict(self.table.manifest.settings)
+                words = made.get("command") in _OF_WORDS or _WORDS.search(json.dumps(made, default=str))
+                return "word" if words else "feature"
         return "feature"
 
-    def truths(self, rows: pa.Table, numbered: bool) -> tuple[list[str | None], list[str | None]]:
-        """Labels and predictions as they are compared: as text, or by the number in them."""
+    def truths(self, rows: pa.Table, how: LabelReading) -> tuple[list[str | None], list[str | None]]:
+        """Labels and predictions of some rows, as they are compared."""
         said = rows["prediction"].to_pylist()
         true = [] if self.label is None else [_label(value) for value in rows[self.label].to_pylist()]
-        return true, [_numeral(text) for text in said] if numbered else said
+        if how.words:
+            true = [None if text is None else how.words.get(text.casefold(), text) for text in true]
+        return true, [_numeral(text) for text in said] if how.numbered else said
+
+
+@dataclass(frozen=True)
+class LabelReading:
+    """How labels are compared with predictions.
+
+    Attributes:
+        numbered: with the number in a prediction: 2 with ``grade 2``.
+        words: what labels mean in the words of predictions: 0 is ``not active``.
+    """
+
+    numbered: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def ways(said: Iterable[str]) -> list[LabelReading]:
+        """The ways in which labels may be meant, given all predictions: the first that fits is taken."""
+        found = [LabelReading(), LabelReading(numbered=True)]
+        yes = {text.removeprefix("not ") for text in said}
+        if len(yes) == 1:
+            words = {**dict.fromkeys(("1", "true", "yes"), *yes), **dict.fromkeys(("0", "false", "no"), f"not {min(yes)}")}
+            found.append(LabelReading(words=words))
+        return found
+
+    def __str__(self) -> str:
+        if self.numbered:
+            return "by the number in the prediction"
+        return f"with 1 for {self.words['1']!r} and 0 for {self.words['0']!r}" if self.words else ""
 
 
 def _label(value: object) -> str | None:
@@ -399,7 +432,7 @@ class TableCounts:
         evaluations: gradient evaluations, all together.
         failures: messages of failures.
         notes: notes.
-        numbered: whether labels are compared with the number in a prediction.
+        how: how labels are compared with predictions.
         confusion: rows by label and prediction.
     """
 
@@ -411,7 +444,7 @@ class TableCounts:
     evaluations: int = 0
     failures: ReasonCounter = field(default_factory=ReasonCounter)
     notes: ReasonCounter = field(default_factory=ReasonCounter)
-    numbered: bool = False
+    how: LabelReading = field(default_factory=LabelReading)
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -472,11 +505,11 @@ def _count_messages(rows: pa.Table, found: TableCounts) -> None:
 
 
 def _compared(reader: TableReader, found: TableCounts) -> None:
-    """Count predictions by what is true. Labels that are numbers are compared with the number in the prediction."""
-    for numbered in (False, True):
+    """Count predictions by what is true, in the first way of reading labels that fits."""
+    for how in LabelReading.ways(found.said):
         found.confusion.clear()
         for _, _, rows in reader.batches(["status", "prediction", str(reader.label)]):
-            true, said = reader.truths(rows, numbered)
+            true, said = reader.truths(rows, how)
             pairs = zip(true, said, rows["status"].to_pylist(), strict=True)
             found.confusion.update(
                 (one, other) for one, other, status in pairs if one is not None and other is not None and status != FAILED
@@ -485,7 +518,7 @@ def _compared(reader: TableReader, found: TableCounts) -> None:
                 raise OptionError(
                     f"got the label column {reader.label!r} with too many values; expected one with some classes."
                 )
-        found.numbered = numbered
+        found.how = how
         if any(one == other for one, other in found.confusion):
             return
     named = [shortened(shown(text), 20) for text, _ in found.said.most_common(4)]
@@ -674,7 +707,7 @@ def _ranks(
     ranks[UNSURE] = -figures["probability"]
     ranks[BROKEN] = np.where(status == FAILED, 0.0, np.nan)
     if reader.label is not None:
-        true, said = reader.truths(rows, counts.numbered)
+        true, said = reader.truths(rows, counts.how)
         wrong = np.array(
             [one is not None and other is not None and one != other for one, other in zip(true, said, strict=True)]
         )
@@ -877,7 +910,7 @@ def _kinds(
     classes = pc.fill_null(places, -1).to_numpy().astype(np.int64)
     if reader.label is None:
         return classes, np.zeros(rows.num_rows, bool)
-    true, said = reader.truths(rows, counts.numbered)
+    true, said = reader.truths(rows, counts.how)
     pairs = zip(true, said, strict=True)
     return classes, np.array([one is not None and other is not None and one != other for one, other in pairs], bool)
 
@@ -903,7 +936,7 @@ def _add_names(
     own = np.flatnonzero(both.to_numpy(zero_copy_only=False))
     flat = pc.list_flatten(names)
     if elements:
-        flat = pc.replace_substring_regex(flat, r"\d+", "")
+        flat = pc.replace_substring_regex(flat, f"^{_ATOM.pattern}$", r"\1")
     row = own[pc.list_parent_indices(names).to_numpy(zero_copy_only=False).astype(np.int64)]
     value = pc.list_flatten(values).cast("double")
     table = pa.table({"row": row, "name": flat, "value": value})
@@ -978,7 +1011,7 @@ def _truth(reader: TableReader, counts: TableCounts, tallies: TableTallies) -> T
         reader.label,
         counts.confusion.total(),
         sum(count for (label, said), count in counts.confusion.items() if label == said),
-        "by the number in the prediction" if counts.numbered else "",
+        str(counts.how),
         dict(counts.confusion.most_common()),
         tuple(MistakeTally(one, names.of(one.name, lambda group: not group[1])) for one in mistakes),
         tallies.maps.mean(lambda group: group[1]),
@@ -1077,11 +1110,10 @@ def _link(row: Row, base: Path) -> str:
     try:
         told = json.loads(row.details or "{}")
     except (ValueError, RecursionError):
-        return ""
-    page = (
-        next((told[name] for name in ("page", "link") if isinstance(told.get(name), str)), "") if isinstance(told, dict) else ""
-    )
-    if not page.endswith(".html"):
+        told = {}
+    known = [row.columns.get("page"), *(told.get(name) for name in ("page", "link") if isinstance(told, dict))]
+    page = next((one for one in known if isinstance(one, str) and one.endswith(".html")), None)
+    if page is None:
         return ""
     inside = base.resolve()
     for name in (page, unquote(page)):

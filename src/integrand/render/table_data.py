@@ -58,7 +58,7 @@ class ClassTally:
     probability: float | None = None
     features: tuple[NameTally, ...] = ()
     groups: tuple[NameTally, ...] = ()
-    mean_map: Array | None = None
+    mean_map: Array | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class ListedInput:
     failure: str | None = None
     features: tuple[tuple[str, float], ...] = ()
     groups: tuple[tuple[str, float], ...] = ()
-    values: Array | None = None
+    values: Array | None = field(default=None, compare=False)
     columns: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
 
@@ -209,7 +209,7 @@ class TruthCheck:
     by: str = ""
     confusion: Mapping[tuple[str, str], int] = field(default_factory=dict)
     features: tuple[MistakeTally, ...] = ()
-    mean_map: Array | None = None
+    mean_map: Array | None = field(default=None, compare=False)
 
     @property
     def accuracy(self) -> float:
@@ -259,7 +259,7 @@ class TableFigures:
     strongest_groups: tuple[NameTally, ...] = ()
     least_inputs: int = 1
     part: str = "feature"
-    mean_map: Array | None = None
+    mean_map: Array | None = field(default=None, compare=False)
     mapped: int = 0
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     failures: tuple[ReasonCount, ...] = ()
@@ -292,7 +292,7 @@ class TableFigures:
         parts = [f"{self.explained:,} of {self.total:,} inputs explained"]
         if self.explained:
             parts.append(f"{self.missed:,} not as exactly as asked for" if self.missed else "all as exactly as asked for")
-        if self.classes:
+        if self.classes and (self.classes[0].inputs > 1 or len(self.classes) == 1):
             first = self.classes[0]
             share = f"{first.inputs:,}, {percent(first.inputs / max(1, self.explained))}"
             parts.append(f"said most often: {shortened(first.name, 60)} ({share})")
