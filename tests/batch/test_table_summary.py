@@ -15,7 +15,7 @@ import pytest
 from integrand.batch import ExplainedTable, Row, table_export, table_summary
 from integrand.batch.table_summary import QuantileSearch, ReasonCounter, TableSummary
 from integrand.errors import OptionError
-from integrand.render.table_data import FAR
+from integrand.render.table_data import FAR, REASONS
 from tests.batch.tables import asked_questions, made, molecule_rows, photo_rows
 from tests.conftest import DATA
 
@@ -208,7 +208,7 @@ def test_labels_that_are_no_predictions_are_refused(photos: ExplainedTable, tmp_
 
 def test_what_is_far_from_the_rest_is_listed(photos: ExplainedTable) -> None:
     found = photos.summary(label="label")
-    kinds = {kind: [one for one in found.listed if any(why == kind for why, _ in one.why)] for kind in table_summary.REASONS}
+    kinds = {kind: [one for one in found.listed if any(why == kind for why, _ in one.why)] for kind in REASONS}
     far = max(kinds["far from the rest"], key=lambda one: max(one.figures.values()))
     assert far.key == "photos/40.jpg"
     assert dict(far.why)["far from the rest"].startswith("score ")
@@ -218,7 +218,9 @@ def test_what_is_far_from_the_rest_is_listed(photos: ExplainedTable) -> None:
     rows = [row for row in photo_rows() if row.ok]
     ratio = {row.key: row.error for row in rows if row.error is not None}
     worst = sorted(ratio, key=lambda key: -ratio[key])
-    assert [one.key for one in kinds["largest error"]] == worst[: table_summary.LISTED]
+    assert [one.key for one in found.worst] == worst[: table_summary.LISTED]
+    assert {one.key for one in kinds["largest error"]} == {one.key for one in found.worst}
+    assert not found.listed[0].badness[0] or found.listed[0].key == worst[0]
     chance = {row.key: row.probability or 0.0 for row in rows}
     least = sorted(chance, key=lambda key: chance[key])[: table_summary.LEAST_PROBABLE]
     assert {one.key for one in kinds["least probable"]} == set(least)
@@ -316,6 +318,15 @@ def test_small_and_odd_tables(rows: list[Row], tmp_path: Path) -> None:
     json.dumps(found.numbers(), allow_nan=False)
     assert found.sentence in str(found)
     assert repr(found) == found.sentence
+
+
+def test_tables_of_eyes_say_that_they_are_no_diagnosis(tmp_path: Path) -> None:
+    from integrand.apps.retina.result import NOTICE
+
+    rows = [Row("eye.png", "grade 2", status="exact", columns={"looks_like_a_retina": True})]
+    found = made(tmp_path, rows).summary()
+    assert found.heed == (NOTICE,)
+    assert f'<p class="heed">{NOTICE}</p>' in found.page()
 
 
 def test_it_saves_itself(molecules: ExplainedTable, photos: ExplainedTable, tmp_path: Path) -> None:

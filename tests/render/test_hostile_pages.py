@@ -284,6 +284,7 @@ def data_set_page(word: str) -> str:
         notes=(ReasonCount(word, 2),),
         truth=truth,
         listed=(listed, failed),
+        heed=(word,),
         meta={word: word},
     )
     return table_page(figures, command=word)

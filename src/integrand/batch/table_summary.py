@@ -24,8 +24,15 @@ import numpy as np
 from ..errors import OptionError
 from ..files import write_text
 from ..render.table_data import (
+    BROKEN,
     FAR,
+    FAR_OFF,
     GOOD,
+    MISTAKEN,
+    REASONS,
+    SOME,
+    UNSURE,
+    WORST,
     ClassTally,
     Distribution,
     ListedInput,
@@ -91,16 +98,10 @@ FIGURES = {
 }
 """What is measured of every input, and what it is in a few words."""
 
-WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME = (
-    "largest error",
-    "far from the rest",
-    "least probable",
-    "not as labelled",
-    "failed",
-    "one of many",
-)
-REASONS = (WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME)
-"""Why inputs are listed, in the order of the lists."""
+EYES = "looks_like_a_retina"
+"""A column that only tables of graded eyes have; their pages say that this is no diagnosis."""
+
+NOT_MEDICAL = "Not a medical device: for research, not for diagnosing, treating or reassuring anybody."
 
 _ATOM = re.compile(r"([A-Z][a-z]?)\d+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -180,7 +181,7 @@ class TableSummary(TableFigures):
             lines += _table(f"{what}s that mattered most, on average", rows)
         if self.failed or self.missed:
             lines += _table("ended", [(status, f"{count:,}") for status, count in self.statuses.items()])
-        worst = [one for one in self.listed if one.status not in (*GOOD, FAILED)][:3]
+        worst = [one for one in self.worst if one.badness[0]][:3]
         lines += _table("largest errors", [(one.key, one.status, _error_text(one)) for one in worst])
         lines += _table("failed because", [(f"{one.inputs:,}", one.text) for one in self.failures[:3]])
         return "\n".join(lines)
@@ -257,6 +258,7 @@ def summarise(table: ExplainedTable, *, label: str | None = None) -> TableSummar
         truth=_truth(reader, counts, tallies),
         listed=_listed(reader, picked, drawn, base),
         evaluations=counts.evaluations,
+        heed=(NOT_MEDICAL,) if EYES in reader.layout.columns else (),
         meta=_meta(table),
         folder=base,
         page_name="_summary.html" if base == table.folder else "summary.html",
@@ -1022,15 +1024,21 @@ def _truth(reader: TableReader, counts: TableCounts, tallies: TableTallies) -> T
 
 
 def _listed(reader: TableReader, picked: Picked, found: Mapping[str, Distribution], base: Path) -> tuple[ListedInput, ...]:
-    """The rows that were picked, in the order of the lists."""
+    """The rows that were picked, by what they are listed for, so that what says most of an input comes first."""
     places = sorted(picked)
     rows: dict[tuple[int, int], Row] = {}
     for part in sorted({part for part, _ in places}):
         own = [row for k, row in places if k == part]
         read = read_part(reader.parts[part]).take(own)
         rows |= {(part, at): row for at, row in zip(own, TableLayout.read(read.schema).rows(read), strict=True)}
-    order = list(picked)  # by list, and in each list by rank
-    return tuple(_one(reader, rows[place], picked[place], found, base) for place in order)
+    listed = [_one(reader, rows[place], why, found, base) for place, why in picked.items()]  # in each list by rank
+    return tuple(sorted(listed, key=_order))
+
+
+def _order(one: ListedInput) -> tuple[float, float]:
+    first = one.why[0][0]
+    small = first == WORST and one.status in GOOD  # an error within the tolerance
+    return REASONS.index(SOME) - 0.5 if small else REASONS.index(first), -max(one.figures.values(), default=0.0)
 
 
 def _one(reader: TableReader, row: Row, why: Sequence[str], found: Mapping[str, Distribution], base: Path) -> ListedInput:

@@ -12,6 +12,17 @@ from .image.pixels import Array
 FAR = 5.0
 """How many usual spreads from the median a figure is called far from the rest."""
 
+WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME = (
+    "largest error",
+    "far from the rest",
+    "least probable",
+    "not as labelled",
+    "failed",
+    "one of many",
+)
+REASONS = (WORST, FAR_OFF, UNSURE, MISTAKEN, BROKEN, SOME)
+"""Why inputs are listed."""
+
 GOOD = ("converged", "exact")
 """Statuses of inputs whose numbers are as exact as was asked for."""
 
@@ -162,6 +173,16 @@ class ListedInput:
     columns: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
 
+    def listed_as(self, reason: str) -> bool:
+        """Whether it is listed for a reason, whatever the others are."""
+        return any(why == reason for why, _ in self.why)
+
+    @property
+    def badness(self) -> tuple[bool, float]:
+        """The larger, the less exact its numbers: first whether they miss the tolerance, then by how much."""
+        off = math.inf if self.error is None else self.error / self.tol if self.tol else self.error
+        return self.status not in GOOD, off if self.status != "exact" else 0.0
+
 
 @dataclass(frozen=True)
 class ReasonCount:
@@ -243,6 +264,7 @@ class TableFigures:
         truth: predictions next to what is true, if that is known.
         listed: inputs worth a look.
         evaluations: gradient evaluations of all inputs together.
+        heed: what a reader must not miss.
         meta: how the table was made.
     """
 
@@ -267,6 +289,7 @@ class TableFigures:
     truth: TruthCheck | None = None
     listed: tuple[ListedInput, ...] = ()
     evaluations: int = 0
+    heed: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -283,6 +306,11 @@ class TableFigures:
     def missed(self) -> int:
         """Inputs whose numbers are not as exact as was asked for."""
         return sum(count for status, count in self.statuses.items() if status not in (*GOOD, "failed"))
+
+    @property
+    def worst(self) -> tuple[ListedInput, ...]:
+        """Those listed inputs whose errors are the largest, the largest first."""
+        return tuple(sorted((one for one in self.listed if one.listed_as(WORST)), key=lambda one: one.badness, reverse=True))
 
     @property
     def sentence(self) -> str:

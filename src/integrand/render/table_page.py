@@ -17,7 +17,7 @@ from .glance import GLANCE, Entry, Export, collection, export_buttons, glance, g
 from .html import data_url, document, framed, origin
 from .image.pixels import COLOURS, Array, heat, mass_limit
 from .image.views import Panel
-from .table_data import FAR, GOOD, ClassTally, Distribution, ListedInput, NameTally, TableFigures, TruthCheck, signed
+from .table_data import FAR, GOOD, MISTAKEN, ClassTally, Distribution, ListedInput, NameTally, TableFigures, TruthCheck, signed
 
 SHOWN, GLIMPSED = 30, 8
 """Features in the table, and on the first screen."""
@@ -44,7 +44,8 @@ STYLE = """
 .tally caption{text-align:left;color:var(--soft);font-size:.875rem;padding:0 0 .35rem}
 .tally :is(th,td){padding:.2rem .75rem .2rem 0;border-top:1px solid var(--line)}
 .tally thead :is(th,td){border:0;color:var(--soft);font-size:.8125rem;font-weight:400;white-space:nowrap}
-.tally tbody th{font-weight:400;overflow-wrap:anywhere}
+.tally tbody th{font-weight:400;overflow-wrap:anywhere;min-width:5.5rem}
+.tally .track i{bottom:auto;height:1.1rem}
 .tally thead th.text{text-align:left}
 .tally :is(td,th).n{text-align:right;white-space:nowrap;padding-right:.75rem}
 .tally .track{width:34%;min-width:4rem}
@@ -111,7 +112,7 @@ def table_page(figures: TableFigures, *, command: str | None = None) -> str:
     """
     ids = {one.key: f"input-{i}" for i, one in reversed(list(enumerate(figures.listed)))}
     panes = [pane for pane in (_said(figures), _mattered(figures)) if pane]
-    first = glance(figures.sentence, badges=_badges(figures, ids) + _keyfigures(figures))
+    first = glance(figures.sentence, heed=figures.heed, badges=_badges(figures, ids) + _keyfigures(figures))
     first += f'<div class="glance">\n{"".join(panes)}</div>\n' if panes else ""
     body = "".join(
         (
@@ -203,7 +204,7 @@ def _badges(figures: TableFigures, ids: dict[str, str]) -> str:
     found = _badge("good", f"{good:,} as exact as asked for", _statuses(figures, GOOD)) if good else ""
     others = [status for status in figures.statuses if status not in (*GOOD, "failed")]
     if figures.missed:
-        worst = "".join(f"<li>{_anchor(one, ids)}: {escape(_why(one))}</li>\n" for one in _missed(figures)[:5])
+        worst = "".join(f"<li>{_anchor(one, ids)}: {escape(_why(one))}</li>\n" for one in figures.worst[:5] if one.badness[0])
         more = f"<p>The largest errors:</p>\n<ul>{worst}</ul>\n" if worst else ""
         found += _badge("bad", f"{figures.missed:,} not as exact as asked for", _statuses(figures, others) + more)
     if figures.failed:
@@ -225,10 +226,6 @@ def _statuses(figures: TableFigures, wanted: Sequence[str]) -> str:
         if status in wanted
     )
     return _grid(rows) if rows else ""
-
-
-def _missed(figures: TableFigures) -> list[ListedInput]:
-    return [one for one in figures.listed if one.status not in (*GOOD, "failed")]
 
 
 def _keyfigures(figures: TableFigures) -> str:
@@ -326,7 +323,7 @@ def _parts(figures: TableFigures) -> str:
 
 def _mean_map(values: Array, title: str, inputs: int) -> str:
     limit = mass_limit(values, SHARE)
-    note = f"mean over {inputs:,} inputs; strongest {_whereabouts(values)}"
+    note = f"mean over {inputs:,} input{'s' * (inputs != 1)}; strongest {_whereabouts(values)}"
     return framed(Panel("", "", heat(values, limit), limit or None, clipped=True), title, note)
 
 
@@ -533,7 +530,7 @@ def _why(one: ListedInput) -> str:
 
 
 def _exactness(figures: TableFigures, ids: dict[str, str]) -> str:
-    worst = [one for one in figures.listed if any(why == "largest error" for why, _ in one.why)][:10]
+    worst = figures.worst[:10]
     rows = "".join(
         f'<tr><th scope="row">{_anchor(one, ids)}</th>{_cell(one.status, "text")}'
         f"{_cell('not known' if one.error is None else percent(one.error))}"
@@ -577,8 +574,7 @@ def _inputs(figures: TableFigures) -> str:
 def _card(one: ListedInput, mark: str) -> Entry:
     heading = one.prediction if one.prediction is not None else "failed" if one.failure else one.target or ""
     chance = f" ({_chance(one.probability)})" if one.probability is not None else ""
-    wrong = any(why == "not as labelled" for why, _ in one.why)
-    truth = f", labelled {one.label}" if one.label is not None and wrong else ""
+    truth = f", labelled {one.label}" if one.label is not None and one.listed_as(MISTAKEN) else ""
     reasons = "; ".join(f"{why}: {more}" if more else why for why, more in one.why)
     bad = "" if one.status in GOOD else ' class="bad"'
     summary = (
