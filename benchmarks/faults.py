@@ -1,11 +1,13 @@
-"""Runs over many inputs, disturbed in every way: kills, full disks, runs at the same time, replaced inputs, damaged journals.
+"""Runs over many inputs, disturbed in every way: kills, full disks, runs at the same time, replaced inputs, damaged tables.
 
     python -m benchmarks.faults             # some minutes
-    python -m benchmarks.faults --quick     # what the tests run: seconds
+    python -m benchmarks.faults --quick     # what the tests run
+    python -m benchmarks.faults --only commands --quick
 
-Each case is disturbed, then run again undisturbed: every input must be there once, and the output must be, byte for byte, that
-of a run that nothing disturbed. Models are stand-ins; the runs, their files and their locks are the real ones. Prints counts,
-and exits with 1 if anything failed.
+Each case is disturbed, then run again undisturbed: every input must be there once, and the output must be, bit for bit, that
+of a run that nothing disturbed. Most cases have stand-ins for models; the runs, their files and their locks are the real ones.
+The commands (image, retina, questions, translate, molecule) have their real models, loaded once: each run is a fork. Prints
+counts, and exits with 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import PIL.Image
+import pyarrow.parquet as pq
 import torch
 import typer
 
@@ -45,9 +49,11 @@ from integrand.apps.images.result import grid_sums
 from integrand.apps.molecules import molecule_run
 from integrand.apps.molecules.molecule_output import MoleculeWriter
 from integrand.apps.molecules.molecule_run import MoleculeJob, MoleculeRequest, table_of
-from integrand.batch.rows import Row
-from integrand.batch.store import LineStore
-from integrand.batch.table import ExplainedTable, parts_of, read_part
+from integrand.batch import many as many_module
+from integrand.batch import table as table_module
+from integrand.batch.model_explainer import ModelExplainer
+from integrand.batch.rows import Row, TableLayout
+from integrand.batch.table import MANIFEST, ExplainedTable, parts_of, read_part, write_part
 from integrand.errors import IntegrandError
 from tests.apps.molecules.attributed import made
 
@@ -219,7 +225,130 @@ class MoleculeCase:
         return "" if found in (None, good["values.csv"]) else "the table is another one"
 
 
-Case = GalleryCase | MoleculeCase
+class Small(torch.nn.Module):
+    """A network of no great size that fails for some inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool((x == 7).any()):
+            raise ValueError("seven is not known here")
+        found: torch.Tensor = self.layers(x)
+        return found
+
+
+@dataclass
+class TableCase:
+    """Rows of numbers into a table with ``explain_many``; some fail, and a column that comes along changes its type."""
+
+    folder: Path
+    count: int
+    keep: Any = "auto"
+    delay: float = 0.0
+
+    def __post_init__(self) -> None:
+        draw = np.random.default_rng(0)
+        self.rows = [
+            {
+                "id": f"n\udce9 {i}",
+                "x": draw.random(4) if i % 5 else np.full(4, 7.0),
+                "own": (i, None, 2.5, "text")[min(i // 3, 3)],
+            }
+            for i in range(self.count)
+        ]
+        self.explain = ModelExplainer(Small().eval(), target=0, tol=1e-3)
+
+    def run(self, out: Path, *, again: bool = False) -> int:
+        def slowly() -> Iterator[dict[str, Any]]:
+            for row in self.rows:
+                time.sleep(self.delay)
+                yield row
+
+        def go() -> None:
+            how: dict[str, Any] = {"key": "id", "column": "x", "carry": ["own"], "attributions": self.keep}
+            ig.explain_many(slowly(), self.explain, out, **how, together=2, again=again, progress=False)
+
+        return ended(go)
+
+    def made(self, out: Path) -> dict[str, bytes]:
+        """The rows, in the order of their keys (to do all again changes the order of parts), and the files beside them."""
+        if not self.entries(out):
+            return {}
+        found = {"rows": told(out)}
+        files = sorted((out / "_attributions").glob("*.safetensors"))
+        return found | {path.name: ig.Attribution.load(path).values.numpy().tobytes() for path in files}
+
+    def entries(self, out: Path) -> list[str]:
+        """The inputs that are kept, each as often as it is."""
+        parts = parts_of(out) if out.exists() else []
+        return [key for part in parts for key in read_part(part, ["key"]).column("key").to_pylist()]
+
+    def inputs(self) -> list[str]:
+        return [row["id"].replace("\udce9", "\\udce9") for row in self.rows]
+
+    def whole(self, out: Path, good: dict[str, bytes]) -> str:
+        """What is wrong with an output at any moment: rows of inputs that are none, and parts that cannot be read."""
+        return "" if set(self.entries(out)) <= set(self.inputs()) else "there are rows of other inputs"
+
+
+def told(out: Path) -> bytes:
+    """All that is in a table, as text: its columns and their types, and every row, in the order of their keys."""
+    table = ExplainedTable.open(out).arrow()
+    rows = sorted(table.to_pylist(), key=lambda row: str(row["key"]))
+    return "\n".join([str(table.schema), *map(repr, rows)]).encode()
+
+
+@dataclass
+class CommandCase:
+    """A command with its real model, loaded once, on a few inputs."""
+
+    name: str
+    given: list[str]
+    delay: float = 0.0
+    seconds: float = 0.0
+
+    def run(self, out: Path, *, again: bool = False) -> int:
+        def go() -> None:
+            from integrand.cli.app import app
+
+            code = app([self.name, *self.given, "--out", str(out), *(["--again"] if again else [])], standalone_mode=False)
+            if code:
+                raise typer.Exit(code)
+
+        return ended(go)
+
+    def made(self, out: Path) -> dict[str, bytes]:
+        """The rows of the table, and the names of the pages: these tell how long it took."""
+        if not self.entries(out):
+            return {}
+        return {path.name: b"" for path in out.glob("*.html")} | {"rows": told(out)}
+
+    def entries(self, out: Path) -> list[str]:
+        """The inputs that are kept, each as often as it is."""
+        place = next((one for one in (out, out / "table") if (one / MANIFEST).exists()), None)
+        parts = [] if place is None else parts_of(place)
+        return [key for part in parts for key in read_part(part, ["key"]).column("key").to_pylist()]
+
+    def inputs(self) -> list[str]:
+        return self._inputs
+
+    def whole(self, out: Path, good: dict[str, bytes]) -> str:
+        """What is wrong with an output at any moment: rows of inputs that are none."""
+        return "" if set(self.entries(out)) <= set(self._inputs) else "there are rows of other inputs"
+
+    def begin(self, out: Path) -> None:
+        """Run it once, undisturbed: that loads the model, and tells the inputs; once more tells how long it takes."""
+        assert self.run(out) == 0, self.name
+        self._inputs = sorted(set(self.entries(out)))
+        start = time.monotonic()
+        in_child(lambda: self.run(out.with_name(out.name + "-timed")))
+        self.seconds = time.monotonic() - start
+
+
+Case = GalleryCase | MoleculeCase | TableCase | CommandCase
 
 
 class Page(HTMLParser):
@@ -243,21 +372,13 @@ def ended(run: Callable[[], None]) -> int:
             run()
         except typer.Exit as end:
             return end.exit_code
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 2
+        except KeyboardInterrupt:
+            return 130
         except IntegrandError:
             return 2
     return 0
-
-
-def kept(path: Path, settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The entries of all lines of a journal that are not damaged, but for failures; also of lines that are outdated."""
-    with tempfile.TemporaryFile() as empty:
-        store = LineStore(empty.fileno(), settings)
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        name, check, text = line[:48], line[48:64], line[64:]
-        if name.startswith(store.mark[:16].encode()) and store._check(name, text) == check:
-            entry = json.loads(text)
-            if "error" not in entry:
-                yield entry
 
 
 # ---- faults -----------------------------------------------------------------------------------------------------------------
@@ -271,7 +392,8 @@ class Trap:
 
     def __enter__(self) -> Trap:
         self.stack = contextlib.ExitStack()
-        for owner, name in ((os, "write"), (os, "fsync"), (os, "replace"), (os, "open"), (Path, "write_bytes")):
+        calls = ((os, "write"), (os, "fsync"), (os, "replace"), (os, "open"), (os, "unlink"), (Path, "write_bytes"))
+        for owner, name in (*calls, (pq, "write_table")):
             self.stack.enter_context(mock.patch.object(owner, name, self._trapped(getattr(owner, name), name)))
         return self
 
@@ -288,14 +410,17 @@ class Trap:
             if self.calls == self.at or (self.lasting and self.calls > self.at):
                 if name in ("write", "write_bytes"):  # half of it is written
                     call(given[0], bytes(given[1])[: len(given[1]) // 2])
+                elif name == "write_table":
+                    call(*given, **options)
+                    os.truncate(given[1], os.path.getsize(given[1]) // 2)
                 self.act()
             return call(*given, **options)
 
         return trapped
 
 
-def in_child(run: Callable[[], int], *, after: float | None = None) -> int | None:
-    """Run in another process, killed after some seconds; gives its exit code, None if it was killed."""
+def in_child(run: Callable[[], int], *, after: float | None = None, by: int = signal.SIGKILL) -> int | None:
+    """Run in another process, which gets a signal after some seconds; gives its exit code, None if it was killed."""
     child = os.fork()
     if not child:
         code = 99
@@ -305,7 +430,7 @@ def in_child(run: Callable[[], int], *, after: float | None = None) -> int | Non
             os._exit(code)
     if after is not None:
         time.sleep(after)
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, by)
     status = os.waitpid(child, 0)[1]
     return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
@@ -318,9 +443,16 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         out = self.new()
-        assert case.run(out) == 0
+        if isinstance(case, CommandCase):
+            case.begin(out)
+        else:
+            assert case.run(out) == 0
         self.good = case.made(out)
         assert sorted(case.entries(out)) == sorted(case.inputs())
+
+    @property
+    def named(self) -> str:
+        return self.case.name if isinstance(self.case, CommandCase) else type(self.case).__name__
 
     def new(self) -> Path:
         self.number += 1
@@ -342,7 +474,7 @@ class Faults:
         if set(entries) != set(self.case.inputs()) or (once and len(entries) != len(set(entries))):
             problem += f"{len(entries)} entries of {len(set(entries))} inputs, not {len(self.case.inputs())}. "
         if problem:
-            self.wrong.append(f"{type(self.case).__name__}, {what}: {problem}")
+            self.wrong.append(f"{self.named}, {what}: {problem}")
 
     def kills(self, step: int = 1) -> None:
         """Killed at every step-th call that opens, writes, syncs or renames a file."""
@@ -360,15 +492,26 @@ class Faults:
                 return
             self.check("killed at a call", out)
 
-    def random_kills(self, count: int, draw: random.Random) -> None:
+    def random_kills(self, count: int, draw: random.Random, longest: float = 0.1) -> None:
         """Killed at random moments, several times over the same output."""
         self.case.delay = 0.002
         for _ in range(count):
             out = self.new()
             for _ in range(draw.randint(1, 4)):
-                in_child(lambda out=out: self.case.run(out), after=draw.uniform(0, 0.1))  # type: ignore[misc]
+                killed = in_child(lambda out=out: self.case.run(out), after=draw.uniform(0, longest))  # type: ignore[misc]
+                self.counts["kills at random"] += killed is None
             self.check("killed at random", out)
         self.case.delay = 0.0
+
+    def signals(self, count: int, draw: random.Random, longest: float) -> None:
+        """Asked to end, by the system or with Ctrl-C, at random moments."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            for _ in range(count):
+                out = self.new()
+                code = in_child(lambda out=out: self.case.run(out), after=draw.uniform(0, longest), by=number)  # type: ignore[misc]
+                if code not in (None, 0, 1, 128 + number):
+                    self.wrong.append(f"{signal.Signals(number).name}: ended with {code}")
+                self.check(signal.Signals(number).name, out)
 
     def refusals(self, step: int = 1) -> None:
         """The system refuses every step-th call, once or from then on, when the disk is new, or holds a good output."""
@@ -472,12 +615,12 @@ def replaced_molecules(case: MoleculeCase, folder: Path, wrong: list[str]) -> No
         case.run(out)
         table = case.made(out)
 
-        def replace(after: list[str] = after, calls: list[int] = calls) -> None:
+        def exchange(after: list[str] = after, calls: list[int] = calls) -> None:
             calls[0] += 1
             if calls[0] == 1:
                 files.write_text(case.file, "".join(after))
 
-        case.hook = replace
+        case.hook = exchange
         code = case.run(out, again=True)
         case.hook = None
         if code != 1 or case.made(out) != table:
@@ -494,7 +637,7 @@ def titles(table: bytes) -> list[str]:
     return list(dict.fromkeys(row["title"] for row in csv.DictReader(io.StringIO(table.decode()))))
 
 
-# ---- damaged journals -------------------------------------------------------------------------------------------------------
+# ---- damaged tables ---------------------------------------------------------------------------------------------------------
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -526,61 +669,147 @@ def altered(entry: Any, draw: random.Random) -> Any:
     return values(draw)
 
 
-def mutated(lines: list[bytes], draw: random.Random) -> bytes:
-    """A journal with damage: of bytes, of lines, or of entries whose checksums are made to fit."""
-    lines = list(lines)
-    with tempfile.TemporaryFile() as empty:
-        store = LineStore(empty.fileno(), SETTINGS)
+def mutated(part: Path, draw: random.Random) -> None:
+    """Give a part other rows, as somebody might who knows how: any value in any column, anything in the details."""
+    table = read_part(part)
+    layout = TableLayout.read(table.schema)
+    rows = layout.rows(table)
     for _ in range(draw.randint(1, 3)):
-        place, kind = draw.randrange(len(lines)), draw.randrange(8)
-        line = bytearray(lines[place])
-        if kind == 0 and line:
-            line[draw.randrange(len(line))] = draw.randrange(256)
-        elif kind == 1:
-            del line[draw.randrange(len(line) + 1) :]
-        elif kind == 2:
-            line = bytearray(lines[draw.randrange(len(lines))])
-        elif kind == 3:
-            line = bytearray(draw.randbytes(draw.randrange(300)))
-        else:
-            entry: Any = {}
-            with contextlib.suppress(ValueError, RecursionError):  # it may have been damaged just now
-                entry = json.loads(line[64:])
-            text = json.dumps(altered(entry, draw))
-            if kind == 7:
-                text = draw.choice(("[" * 50_000, '{"card":' * 50_000, "9" * 5000, text[:-1], f"[{text}]"))
-            name = bytes(line[:48]).ljust(48, b"0")
-            line = bytearray(name + store._check(name, text.encode()) + text.encode() + b"\n")
-        lines[place] = bytes(line)
-    return b"".join(lines)
+        place = draw.randrange(len(rows))
+        name = draw.choice(
+            ("details", "details", "key", "prediction", "sentence", "notes", "failure", "target", "features", "status")
+        )
+        value: Any = str(values(draw))
+        if name == "details":
+            with contextlib.suppress(ValueError, TypeError, RecursionError):  # it may have been changed just now
+                value = json.dumps(altered(json.loads(rows[place].details or "null"), draw))
+            value = draw.choice((value, value, value, "[" * 50_000, '{"card":' * 50_000, "9" * 5000, value[:-1], f"[{value}]"))
+        rows[place] = replace(rows[place], **{name: (value,) if name in ("notes", "features") else value})
+    write_part(part, layout.table(rows))
 
 
-def fuzz(case: GalleryCase, folder: Path, count: int, draw: random.Random, wrong: list[str]) -> int:
-    """Damaged journals: no error but ours, no page with a tag that is not ours, and the whole output again."""
-    out = folder / "fuzzed"
+def damaged(path: Path, draw: random.Random) -> None:
+    """Turn some bits of a file, or cut it."""
+    raw = bytearray(path.read_bytes())
+    if draw.random() < 0.3:
+        del raw[draw.randrange(len(raw)) :]
+    else:
+        raw[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
+    path.write_bytes(raw)
+
+
+def fuzz(case: GalleryCase | MoleculeCase, folder: Path, count: int, draw: random.Random, wrong: list[str]) -> int:
+    """Damaged and planted tables: no error but ours, no page with a tag that is not ours, no other results unnoticed."""
+    out = folder / f"fuzzed {type(case).__name__}"
     assert case.run(out) == 0
-    state = store_of(out / "values.csv")
-    lines, good = state.read_bytes().splitlines(keepends=True), case.made(out)
+    good, kept = case.made(out), {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    place = next(path.parent for path in kept if path.name == MANIFEST)
+    part = parts_of(place)[0]
     ours = set().union(*(Page(data.decode()).tags for name, data in good.items() if name.endswith(".html")))
     ours |= {("table", "class"), ("tbody",), ("tr",), ("th", "scope"), ("td",), ("section",), ("h2",)}
     for number in range(count):
-        state.write_bytes(mutated(lines, draw))
+        kind = ("planted", "bits of a part", "bits of the manifest")[number % 3]
+        mutated(part, draw) if kind == "planted" else damaged(part if "part" in kind else place / MANIFEST, draw)
         try:
             code = case.run(out)
+            found = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+            tags = set().union(*(Page(data.decode()).tags for name, data in found.items() if name.endswith(".html")))
+            if tags - ours:
+                wrong.append(f"{kind} {number}: ended with {code}, foreign tags {tags - ours}")
+            if kind == "bits of a part" and code == 0 and case.made(out) != good:
+                wrong.append(f"{kind} {number}: other results, and no word of it")
+            if kind == "bits of a part" and code:
+                part.unlink()
+                if case.run(out) or case.made(out) != good:
+                    wrong.append(f"{kind} {number}: without the part, the next run differs")
         except BaseException as error:
-            wrong.append(f"journal {number}: {type(error).__name__}: {error}")
-            continue
-        found = case.made(out)
-        tags = set().union(*(Page(data.decode()).tags for name, data in found.items() if name.endswith(".html")))
-        links = Page(found["index.html"].decode()).links if "index.html" in found else []
-        if (
-            code
-            or tags - ours
-            or not {*good} <= {*found}
-            or not {*links} >= {*Page(good.get("index.html", b"").decode()).links}
-        ):
-            wrong.append(f"journal {number}: ended with {code}, foreign tags {tags - ours}")
+            wrong.append(f"{kind} {number}: {type(error).__name__}: {str(error)[:300]}")
+        for path in {path for path in out.rglob("*") if path.is_file()} - {*kept}:
+            path.unlink()
+        for path, data in kept.items():
+            path.write_bytes(data)
     return count
+
+
+# ---- commands with their models ----------------------------------------------------------------------------------------------
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+def loaded_once(stack: contextlib.ExitStack) -> None:
+    """Let every application load its model once, and write a part after every few inputs: small runs have many parts then."""
+    from integrand.apps import molecules, questions, retina, translation
+    from integrand.apps.images import model as images
+    from integrand.apps.questions import model as questions_model
+
+    for owner in (images, retina, questions, translation, molecules):
+        held: dict[str, Any] = {}
+
+        def load(*given: Any, _load: Any = owner.load, _held: dict[str, Any] = held, **options: Any) -> Any:
+            name = repr((given, sorted(options.items())))
+            if name not in _held:
+                _held[name] = _load(*given, **options)
+            return _held[name]
+
+        stack.enter_context(mock.patch.object(owner, "load", load))
+    stack.enter_context(mock.patch.object(table_module, "PART_SECONDS", 0.0))
+    stack.enter_context(mock.patch.object(many_module, "LOOKAHEAD", 2))
+    stack.enter_context(mock.patch.object(questions_model, "BATCH", 3))
+
+
+def commands(folder: Path) -> list[CommandCase]:
+    """The commands that explain many inputs, each with a few that take about a second in all."""
+    import skimage.data
+
+    folder.mkdir(parents=True)
+    photos = folder / "photos"
+    photos.mkdir()
+    for name in ("cat", "coffee", "rocket"):
+        picture = {"cat": skimage.data.chelsea, "coffee": skimage.data.coffee, "rocket": skimage.data.rocket}[name]()
+        PIL.Image.fromarray(picture).resize((64, 64)).save(photos / f"{name}.png")
+    eyes = folder / "eyes"
+    eyes.mkdir()
+    PIL.Image.fromarray(skimage.data.retina()).resize((96, 96)).save(eyes / "left.png")
+    PIL.Image.fromarray(skimage.data.retina()[:, ::-1]).resize((96, 96)).save(eyes / "right.png")
+    asked = [
+        "who wrote it",
+        "what year was that",
+        "how many were there",
+        "where is it",
+        "is it true",
+        "which one won",
+        "name the city",
+    ]
+    (folder / "questions.txt").write_text("\n".join(f"{question} {i}?" for i, question in enumerate(asked * 3)))
+    (folder / "texts.txt").write_text("Good morning!\nI am tired.\nThank you.\nWhere is he?\nIt rains.\n")
+    smiles = [f"{'C' * i}{tail}" for i in range(1, 9) for tail in ("O", "N", "C(=O)O", "c1ccccc1")]
+    (folder / "molecules.smi").write_text("\n".join(smiles))
+    few = ["--max-evaluations", "17", "--tol", "0.5"]
+    return [
+        CommandCase("image", [str(photos), "--no-rival", *few]),
+        CommandCase("retina", [str(eyes), *few]),
+        CommandCase("questions", [str(folder / "questions.txt"), *few]),
+        CommandCase("translate", ["--file", str(folder / "texts.txt"), "--beam", "1", *few]),
+        CommandCase("molecule", ["--file", str(folder / "molecules.smi"), *few]),
+    ]
+
+
+def disturb_commands(folder: Path, quick: bool, draw: random.Random, wrong: list[str]) -> None:
+    """Kills, signals and runs at the same time of the real commands."""
+    kills = 0
+    with contextlib.ExitStack() as stack:
+        loaded_once(stack)
+        for case in commands(folder / "given"):
+            found = Faults(case, folder / case.name)
+            while found.counts["kills at random"] < (6 if quick else 60):
+                found.random_kills(1, draw, case.seconds)
+            found.signals(1 if quick else 10, draw, case.seconds)
+            found.at_once(0 if quick else 5)
+            kills += found.counts["kills at random"]
+            for what, count in found.counts.items():
+                print(f"integrand {case.name}, {what}: {count} (undisturbed {case.seconds:.1f} s)")
+            wrong += found.wrong
+    print(f"commands with their models: {kills} kills")
 
 
 def bytes_written(count: int, folder: Path) -> tuple[int, int]:
@@ -606,7 +835,7 @@ def bytes_written(count: int, folder: Path) -> tuple[int, int]:
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few of each")
-    parser.add_argument("--only", choices=("faults", "fuzz", "bytes"), help="one part")
+    parser.add_argument("--only", choices=("faults", "fuzz", "bytes", "commands"), help="one part")
     parser.add_argument("--sync", action="store_true", help="wait for the disk: slow, and no kill of a process can tell")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(given)
@@ -617,13 +846,15 @@ def main(given: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         gallery, table = GalleryCase(folder, 2 if quick else 5), MoleculeCase(folder, 5 if quick else 9)
         if options.only in (None, "faults"):
-            for case in (gallery, table):
-                place = folder / type(case).__name__
+            numbers = [TableCase(folder, 7 if quick else 11), TableCase(folder, 5, keep="files")]
+            for case in (gallery, table, *numbers):
+                place = folder / f"{type(case).__name__}{getattr(case, 'keep', '')}"
                 found = Faults(case, place)
-                found.kills(step=4 if quick else 1)
-                found.refusals(step=17 if quick else 1)
+                found.kills(step=(5 if quick else 1))
+                found.refusals(step=23 if quick else 1)
                 found.small_disks(step=5_000 if quick else 500)
                 found.random_kills(2 if quick else 100, draw)
+                found.signals(1 if quick else 20, draw, 0.1)
                 found.at_once(1 if quick else 20)
                 for what, count in found.counts.items():
                     print(f"{type(case).__name__}, {what}: {count}")
@@ -634,8 +865,10 @@ def main(given: Sequence[str] | None = None) -> int:
             replaced_molecules(table, folder, wrong)
             print("runs at the same time on two halves; photos and molecules replaced while they were read: looked at")
         if options.only in (None, "fuzz"):
-            count = 0
-            print(f"damaged journals: {count}")
+            count = sum(fuzz(case, folder, 15 if quick else 3000, draw, wrong) for case in (gallery, table))
+            print(f"damaged and planted tables: {count}")
+        if options.only == "commands" or (options.only is None and not quick):
+            disturb_commands(folder / "commands", quick, draw, wrong)
         if options.only in (None, "bytes") and not quick:
             for count in (100, 400, 1600):
                 total, last = bytes_written(count, folder / str(count))

@@ -27,8 +27,8 @@ from ...batch.many import (
     stopped_by_signals,
     windows,
 )
-from ...batch.rows import COLUMN_NAMES, Row
-from ...batch.sources import TABLES, plain, source_of
+from ...batch.rows import COLUMN_NAMES, Row, plain
+from ...batch.sources import TABLES, source_of
 from ...batch.table import MANIFEST, Manifest, TableStore, parts_of
 from ...errors import FileError, InputError, IntegrandError, OptionError
 from ...files import reading, remove, text_file
