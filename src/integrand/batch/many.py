@@ -244,8 +244,13 @@ def explain_each(
 def windows(task: BatchTask[Item], items: Iterable[Item]) -> Iterator[list[Item]]:
     """Split the inputs, in order, into lists of as many as are looked at together to form batches."""
     rest = iter(items)
-    while window := list(itertools.islice(rest, task.together * (LOOKAHEAD if task.together > 1 else 1))):
+    while window := list(itertools.islice(rest, window_size(task.together))):
         yield window
+
+
+def window_size(together: int) -> int:
+    """How many inputs are looked at together to form batches of so many."""
+    return together * (LOOKAHEAD if together > 1 else 1)
 
 
 def plan(task: BatchTask[Item], new: Mapping[str, Item]) -> tuple[list[list[str]], dict[str, str]]:

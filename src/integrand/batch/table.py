@@ -502,6 +502,10 @@ class TableStore:
             return None
         return found[2], found[3]
 
+    def snapshot(self) -> KeyIndex:
+        """Which inputs have a row in the parts, for other processes."""
+        return KeyIndex() if self._hidden else self._index
+
     def get(self, key: str) -> Row | None:
         """The row of an input; None if there is none."""
         key = key_text(key)
