@@ -20,6 +20,7 @@ EXTRAS = {
     "summary": "models",
     "export": "models",
     "axioms": "axioms",
+    "run": "ray",
 }
 """The extra that brings all that a command needs, the command line among it."""
 

@@ -117,6 +117,11 @@ COMMANDS = (
         "cli.axioms_command:axioms",
         "Which axioms of the paper does each method keep? With the evidence for every answer.",
     ),
+    CommandEntry(
+        "run",
+        "cli.run_command:run",
+        "Explain many inputs as a file says, on this machine or on a Ray cluster; a run that was stopped goes on.",
+    ),
 )
 """All commands, in the order of ``integrand --help``. A new application is a package in ``apps`` and a line here."""
 
