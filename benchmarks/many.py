@@ -1,8 +1,35 @@
-"""What the benchmarks over many inputs explain: questions of TREC-6, photos, and how."""
+"""Rows a second over many inputs: a plain loop, the best loop written by hand, ``explain_many``, and Ray.
+
+python -m benchmarks.many                                  # 10,000 questions and 400 photos, three rounds: hours on a CPU
+python -m benchmarks.many --questions 2000 --photos 48     # less of both
+python -m benchmarks.many --quick                          # 512 questions, 8 photos, one round: whether it runs
+python -m benchmarks.many --ray                            # with one and two actors of Ray beside the others
+python -m benchmarks.many --only memory core bytes         # some parts; the figures of the others stay as they were
+python -m benchmarks.many --paper                          # what ten million photos on 64 GPUs take, from what was measured
+
+Everybody explains the same inputs to the same tolerance with the same network, one thread each, and takes turns. Overheads are
+of seconds of the processor, which say what something costs also on a machine that has other things to do; seconds of the clock
+stand beside them. Figures go to ``many.json`` beside this file.
+
+Questions are those of TREC-6, photos those of a folder and of scikit-image. Where there are fewer than asked for, questions
+come again under other keys, and photos mirrored and cropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import argparse
+import cProfile
+import functools
+import io
+import json
+import os
+import platform
+import pstats
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +41,9 @@ import integrand as ig
 from integrand.apps import questions
 from integrand.apps.questions.model import words_of
 from integrand.batch.rows import Row
+from integrand.certificate import ExampleCertificate
+
+from .child import peak_above, spawned
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Where the questions and the photos are, beside the repository."""
@@ -24,7 +54,8 @@ RESULTS = Path(__file__).with_name("many.json")
 GRID = 16
 """A photo's attributions are kept as sums over a grid of so many cells each way, as ``integrand image`` keeps them."""
 
-Clock = tuple[float, float]
+ON_GPU = Path(__file__).with_name("many_gpu.json")
+"""What ``benchmarks.many_gpu`` printed on the machine with the GPU."""
 
 
 # ---- what is explained -------------------------------------------------------------------------------------------------------
@@ -158,3 +189,458 @@ def efficientnet(weights: str | None = None) -> nn.Module:
     module = networks.load("efficientnet-lite0", weights=weights).module
     assert isinstance(module, nn.Module)
     return module
+
+
+# ---- who explains it ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Inputs and what explains them.
+
+    Attributes:
+        name: what the inputs are.
+        inputs: by their keys.
+        explain: what explains a batch.
+        make: makes what explains, in an actor of Ray.
+        plain: how many of the inputs the plain loop gets: its rate is the same for all.
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    explain: Any
+    make: Callable[[], Any]
+    plain: int
+
+
+def columns_of(certificate: ExampleCertificate) -> dict[str, Any]:
+    """What somebody keeps of a certificate who writes the loop by hand."""
+    return {
+        "target": certificate.target,
+        "score": certificate.score,
+        "baseline_score": certificate.baseline_score,
+        "error": certificate.error,
+        "status": certificate.status.value,
+        "evaluations": certificate.gradients,
+    }
+
+
+def written(rows: list[dict[str, Any]], folder: Path) -> None:
+    """All rows as one file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    flat = [{**row, "attributions": np.asarray(row["attributions"]).reshape(-1)} for row in rows]
+    folder.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.Table.from_pylist(flat), folder / "all.parquet", compression="zstd")
+
+
+def plain_loop(contest: Contest, folder: Path) -> int:
+    """One call of ``integrated_gradients`` for each input."""
+    rows = []
+    for key, item in list(contest.inputs.items())[: contest.plain]:
+        for certificate, fields in contest.explain.fields([item]):
+            rows.append({"key": key, **columns_of(certificate), **fields})
+    written(rows, folder)
+    return len(rows)
+
+
+def by_hand(contest: Contest, folder: Path) -> int:
+    """One call for each batch of inputs of about the same size; rows in a list, written at the end."""
+    size = getattr(contest.explain, "size", None)
+    order = list(contest.inputs)
+    if size is not None:
+        order.sort(key=lambda key: size(contest.inputs[key]))
+    rows = []
+    for at in range(0, len(order), contest.explain.together):
+        keys = order[at : at + contest.explain.together]
+        fields = contest.explain.fields([contest.inputs[key] for key in keys])
+        for key, (certificate, more) in zip(keys, fields, strict=True):
+            rows.append({"key": key, **columns_of(certificate), **more})
+    written(rows, folder)
+    return len(rows)
+
+
+def with_many(contest: Contest, folder: Path) -> int:
+    """``explain_many``."""
+    return ig.explain_many(contest.inputs, contest.explain, folder, progress=False).summary.explained
+
+
+def with_ray(contest: Contest, folder: Path, actors: int) -> int:
+    """Ray with so many actors, each with a model and a thread of its own."""
+    from integrand.batch.ray import explain_dataset
+
+    found = explain_dataset(contest.inputs, contest.make, folder, actors=actors, progress=False)
+    return found.summary.explained
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What something took.
+
+    Attributes:
+        rows: inputs explained.
+        wall: seconds of the clock.
+        busy: seconds of the processor, other processes of ours included.
+    """
+
+    rows: int
+    wall: float
+    busy: float
+
+
+def timed(run: Callable[[Path], int], busy: Callable[[], float]) -> Cost:
+    """Run something into a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        wall, used = time.perf_counter(), busy()
+        rows = run(Path(folder) / "table")
+        return Cost(rows, time.perf_counter() - wall, busy() - used)
+
+
+def all_processes() -> float:
+    """Seconds of the processor that this process, and all that it has started and are alive, have used."""
+    import psutil
+
+    total = 0.0
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        try:
+            used = one.cpu_times()
+        except psutil.Error:  # it has ended meanwhile
+            continue
+        total += used.user + used.system + used.children_user + used.children_system
+    return total
+
+
+def contested(contest: Contest, rounds: int, ray: bool) -> dict[str, Any]:
+    """Everybody in turns, some rounds; costs by name, and the overhead over the loop by hand in each round."""
+    runs: dict[str, Callable[[Path], int]] = {
+        "plain loop": functools.partial(plain_loop, contest),
+        "by hand": functools.partial(by_hand, contest),
+        "explain_many": functools.partial(with_many, contest),
+    }
+    if ray:
+        runs |= {f"Ray, {n} actor{'s' * (n > 1)}": functools.partial(with_ray, contest, actors=n) for n in (1, 2)}
+        _connect()
+    contest.explain(list(contest.inputs.values())[: contest.explain.together])  # warms up
+    costs: dict[str, list[Cost]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        names = list(runs)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            costs[name].append(timed(runs[name], all_processes if name.startswith("Ray") else time.process_time))
+            one = costs[name][-1]
+            print(f"  {name:14} {one.rows:6d} rows  {one.wall:8.1f} s  {one.busy:8.1f} s of the processor", flush=True)
+    found = {name: _summed(mine, costs["by hand"]) for name, mine in costs.items()}
+    _told(contest, found)
+    return {"inputs": len(contest.inputs), "together": contest.explain.together, "tol": contest.explain.tol, "who": found}
+
+
+def _connect() -> None:
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200 << 20, logging_level="ERROR", log_to_driver=False)
+
+
+def _summed(mine: list[Cost], hand: list[Cost]) -> dict[str, Any]:
+    each = [1e3 * one.busy / one.rows for one in mine]
+    over = [(a.busy / a.rows) / (b.busy / b.rows) - 1 for a, b in zip(mine, hand, strict=True)]
+    return {
+        "rows": mine[0].rows,
+        "rows_per_second": statistics.median(one.rows / one.wall for one in mine),
+        "milliseconds_each": statistics.median(each),
+        "overhead": [statistics.median(over), min(over), max(over)],
+        "rounds": len(mine),
+    }
+
+
+def _told(contest: Contest, found: Mapping[str, Any]) -> None:
+    print(f"{len(contest.inputs)} {contest.name}, {contest.explain.together} together, tol {contest.explain.tol:g}")
+    print("| | rows a second | ms of the processor each | over the loop by hand (range) |")
+    print("|---|---|---|---|")
+    for name, one in found.items():
+        over = "{:+.1%} ({:+.1%} to {:+.1%})".format(*one["overhead"])
+        print(f"| {name} | {one['rows_per_second']:.1f} | {one['milliseconds_each']:.2f} | {over} |")
+
+
+# ---- memory ------------------------------------------------------------------------------------------------------------------
+
+
+def memory(counts: Sequence[int]) -> list[dict[str, Any]]:
+    """Peak memory of runs over so many questions from a file, each in a process of its own."""
+    rows = []
+    for count in counts:
+        row = {"inputs": count} | spawned("benchmarks.many", "--child", str(count))
+        rows.append(row)
+        print(f"  {count:6d} questions: {row.get('peak_mb', float('nan')):7.1f} MB above the loaded model", flush=True)
+    return rows
+
+
+def memory_child(count: int) -> None:
+    """In the child: explain questions from a file, print the peak."""
+    torch.set_num_threads(1)
+    explain = QuestionExplainer()
+    asked = trec_questions(count)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "questions.jsonl"
+        file.write_text("".join(json.dumps({"key": key, "text": text}) + "\n" for key, text in asked.items()))
+        longest = sorted(asked.values(), key=explain.size)[-explain.together :]
+        del asked
+        explain(longest)  # the largest batch of all, so that what grows is the number of inputs
+        run = lambda: ig.explain_many(file, explain, Path(folder) / "table", key="key", column="text", progress=False)  # noqa: E731
+        print(json.dumps({"peak_mb": peak_above(run) / 1e6}))
+
+
+# ---- the core alone ----------------------------------------------------------------------------------------------------------
+
+
+class FreeExplainer:
+    """Explains nothing: gives rows that were made before, so that what is left is the cost of the table.
+
+    Attributes:
+        together: inputs in a batch.
+    """
+
+    together = 64
+    settings: Mapping[str, Any] = {"free": True}
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows, self._at = rows, 0
+
+    def __call__(self, items: list[Any]) -> list[Row]:
+        """A row for each input, another one each time."""
+        self._at += len(items)
+        return [self._rows[(self._at + i) % len(self._rows)] for i in range(len(items))]
+
+
+def photo_rows(count: int = 4096) -> list[Row]:
+    """Rows as photos have them: what a certificate says, a sentence, and sums over a grid, which differ from row to row."""
+
+    def bowl(x: torch.Tensor) -> torch.Tensor:
+        return (x**2).flatten(1).sum(1)
+
+    made = np.random.default_rng(0)
+    x = torch.from_numpy(made.normal(size=(count, GRID)).astype(np.float32))
+    grids = made.standard_t(3, size=(count, GRID, GRID)).astype(np.float32) / 1000
+    certificates = ig.integrated_gradients(bowl, x, progress=False).certificate
+    classes = ["tabby, tabby cat", "espresso", "missile", "academic gown, academic robe, judge's robe"]
+    rows = []
+    for i, certificate in enumerate(certificates):
+        said = {"prediction": classes[i % 4], "probability": float(made.uniform()), "target": classes[i % 4]}
+        sentence = f"{classes[i % 4]} ({i % 100}%): half of it from {i % 37}% of the photo, in the middle."
+        rows.append(Row.of(certificate, sentence=sentence, attributions=grids[i], **said))
+    return rows
+
+
+def photo_key(number: int) -> str:
+    """A key as photos have it."""
+    return f"photos/{number:09d}.jpg"
+
+
+def core(counts: Sequence[int] = (2_000, 20_000, 100_000)) -> dict[str, Any]:
+    """What the table costs for each row, and where that goes; what a key takes in memory; how long reading keys again takes."""
+    from integrand.batch.table import ExplainedTable, KeyIndex, TableStore
+
+    explain = FreeExplainer(photo_rows())
+    found: dict[str, Any] = {"rows": []}
+    for count in counts:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "table"
+            start = time.process_time()
+            ig.explain_many(range(count), explain, place, key=photo_key, progress=False)
+            fresh = time.process_time() - start
+            start = time.process_time()
+            ig.explain_many(range(count), explain, place, key=photo_key, progress=False)
+            again = time.process_time() - start
+            table = ExplainedTable.open(place)
+            start = time.process_time()
+            with TableStore.opened(place, table.manifest):
+                opening = time.process_time() - start
+            size = sum(path.stat().st_size for path in table.parts)
+            row = {
+                "inputs": count,
+                "microseconds_each": 1e6 * fresh / count,
+                "microseconds_each_resumed": 1e6 * again / count,
+                "microseconds_each_opened": 1e6 * opening / count,
+                "bytes_each": size / count,
+                "parts": len(table.parts),
+            }
+        found["rows"].append(row)
+        print(
+            f"  {count:7d} rows: {row['microseconds_each']:.0f} us each, {row['microseconds_each_resumed']:.0f} us if done, "
+            f"{row['microseconds_each_opened']:.1f} us on opening; {row['bytes_each']:.0f} bytes each, {row['parts']} parts",
+            flush=True,
+        )
+
+    def index() -> None:
+        keep.extend([KeyIndex()])
+        for i in range(1_000_000):
+            keep[0].add(photo_key(i), 1, i, ok=True, digest="0123456789abcdef")
+
+    keep: list[Any] = []
+    found["bytes_per_key"] = peak_above(index) / 1_000_000
+    print(f"  an index of 1,000,000 keys: {found['bytes_per_key']:.0f} bytes each at its peak")
+    found["where"] = where(explain)
+    return found
+
+
+def where(explain: FreeExplainer, count: int = 20_000) -> list[tuple[str, float]]:
+    """The functions that the table spends its time in, with their own share of it."""
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as folder:
+        profile.enable()
+        ig.explain_many(range(count), explain, Path(folder) / "table", key=photo_key, progress=False)
+        profile.disable()
+    stats = pstats.Stats(profile, stream=io.StringIO())
+    table: dict[Any, Any] = stats.stats  # type: ignore[attr-defined]
+    total = sum(row[2] for row in table.values())
+    names = sorted(((row[2] / total, key) for key, row in table.items()), reverse=True)[:12]
+    rows = [(f"{Path(file).name}:{line} {name}", share) for share, (file, line, name) in names]
+    print(f"  of {1e6 * total / count:.0f} us for a row under the profiler:")
+    for name, share in rows:
+        print(f"    {share:6.1%}  {name}")
+    return rows
+
+
+# ---- bytes a row -------------------------------------------------------------------------------------------------------------
+
+
+def bytes_of_rows(count: int = 4) -> dict[str, float]:
+    """Bytes that a photo takes whose attributions are kept for all pixels: in a file beside the table, or in the table."""
+    from integrand.batch import ModelExplainer
+
+    pixels = np.stack(list(photo_pixels(count).values()))
+    x = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() - 127) / 128
+    explain = ModelExplainer(efficientnet(), -127 / 128, score="probability", tol=0.2, together=1)
+    keeping: tuple[Any, ...] = ("files", "values")
+    found = {}
+    for keep in keeping:
+        with tempfile.TemporaryDirectory() as folder:
+            ig.explain_many(x, explain, folder, attributions=keep, progress=False)
+            found[keep] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / count
+        print(f"  {keep:7} {found[keep]:12,.0f} bytes a photo", flush=True)
+    return found
+
+
+# ---- on paper ----------------------------------------------------------------------------------------------------------------
+
+PHOTOS, GPUS = 10_000_000, 64
+"""What is computed on paper."""
+
+JPEG = 110_000
+"""Bytes of a photo as ImageNet has them, on average."""
+
+PUTS, LISTED = 3_500, 1_000
+"""Of an object store such as S3: writes a second that it takes under one prefix, and names that one request lists."""
+
+
+def paper() -> dict[str, float]:
+    """What ten million photos on 64 GPUs take, line by line, from what was measured."""
+    known, gpu = json.loads(RESULTS.read_text()), json.loads(ON_GPU.read_text())
+    network = gpu["cases"]["EfficientNet-Lite0"]
+    best = max((row for row in network["rows"] if "per_second" in row), key=lambda row: row["per_second"])
+    table, full = known["core"]["rows"][-1], known["bytes"]
+    rate, each = best["per_second"], table["bytes_each"]
+    rows = GPUS * rate
+    hours = PHOTOS / rows / 3600
+    decoded = gpu["decoding_one_core"]["500x375"]["per_second"]
+    parts = hours * 3600 / 5
+    found: dict[str, float] = {}
+
+    def line(name: str, value: float, said: str, sum_: str) -> None:
+        found[name] = value
+        print(f"| {name} | {said} | {sum_} |")
+
+    print(f"{network['about']}; tol {gpu['tol']:g}; {best['together']} photos together; {gpu['machine']['gpu']}")
+    print("| | | from |")
+    print("|---|---|---|")
+    line("photos a second", rows, f"{rows:,.0f}", f"{GPUS} x {rate:.1f} a GPU, measured")
+    line("hours", hours, f"{hours:.1f} h", f"{PHOTOS:,} / {rows:,.0f} / 3600")
+    line("GPU hours", hours * GPUS, f"{hours * GPUS:,.0f}", f"{hours:.2f} h x {GPUS}")
+    line("photos read", rows * JPEG, f"{rows * JPEG / 1e6:,.0f} MB/s", f"{rows:,.0f} x {JPEG / 1000:.0f} kB")
+    cores = rows / decoded
+    line("cores that decode", cores, f"{cores:.0f}, {cores / GPUS:.2f} a GPU", f"{rows:,.0f} / {decoded:.0f} a core, measured")
+    line("table, sums over a grid", PHOTOS * each, f"{PHOTOS * each / 1e9:.1f} GB", f"{PHOTOS:,} x {each:,.0f} bytes, measured")
+    whole = PHOTOS * full["files"]
+    line(
+        "all attributions, in files", whole, f"{whole / 1e12:.1f} TB", f"{PHOTOS:,} x {full['files'] / 1000:,.0f} kB, measured"
+    )
+    line("files written a second", rows, f"{rows:,.0f} of {PUTS:,}", "one a photo; what a prefix of an object store takes")
+    line("listing the files", PHOTOS / LISTED, f"{PHOTOS / LISTED:,.0f} requests", f"{PHOTOS:,} / {LISTED:,}")
+    line("parts before they are merged", parts, f"{parts:,.0f}", f"{hours * 3600:,.0f} s, one every 5 s")
+    merged = PHOTOS * each / (32 << 20)
+    line("parts at the end", merged, f"{merged:,.0f}", f"{PHOTOS * each / 1e9:.1f} GB / 32 MiB")
+    load = rows * table["microseconds_each"] / 1e6
+    line("driver: processor", load, f"{load:.0%} of a core", f"{rows:,.0f} x {table['microseconds_each']:.0f} us, measured")
+    most = 1e6 / table["microseconds_each"] / rate
+    line("GPUs that keep one driver busy", most, f"{most:,.0f}", f"1 s / {table['microseconds_each']:.0f} us / {rate:.1f}")
+    keys = 2 * PHOTOS * known["core"]["bytes_per_key"]
+    line("driver: keys in memory", keys, f"{keys / 1e9:.1f} GB", f"2 x {PHOTOS:,} x {known['core']['bytes_per_key']:.0f} bytes")
+    opened = PHOTOS * table["microseconds_each_opened"] / 1e6
+    line(
+        "driver: opening again", opened, f"{opened:.0f} s", f"{PHOTOS:,} x {table['microseconds_each_opened']:.0f} us, measured"
+    )
+    return found
+
+
+# ---- the command -------------------------------------------------------------------------------------------------------------
+
+PARTS = ("questions", "photos", "memory", "core", "bytes")
+
+
+def question_contest(count: int, together: int) -> Contest:
+    """Questions, with Kim's network."""
+    make = functools.partial(QuestionExplainer, together=together)
+    return Contest("questions of TREC-6", trec_questions(count), make(), make, max(1, count // 20))
+
+
+def photo_contest(count: int, together: int) -> Contest:
+    """Photos, with EfficientNet-Lite0."""
+    make = functools.partial(efficientnet_explainer, together)
+    return Contest("photos", photo_pixels(count), make(), make, max(1, count // 6))
+
+
+def efficientnet_explainer(together: int) -> PhotoExplainer:
+    """EfficientNet-Lite0 as something that explains photos."""
+    return PhotoExplainer(efficientnet(), together=together)
+
+
+def main() -> None:
+    """Read the options, run the parts, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=10_000, help="how many questions (default: 10000)")
+    parser.add_argument("--photos", type=int, default=400, help="how many photos (default: 400)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of everybody (default: 3)")
+    parser.add_argument("--ray", action="store_true", help="Ray with one and two actors beside the others")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="some parts")
+    parser.add_argument("--quick", action="store_true", help="so little that it shows no more than that everything runs")
+    parser.add_argument("--paper", action="store_true", help="print what ten million photos take, and stop")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        memory_child(options.child)
+        return
+    if options.paper:
+        paper()
+        return
+    torch.set_num_threads(1)
+    counts, sizes = (1_000, 5_000, 10_000), (2_000, 20_000, 100_000)
+    if options.quick:
+        options.questions, options.photos, options.rounds, counts, sizes = 512, 8, 1, (256, 512), (500, 2_000)
+    parts: dict[str, Callable[[], Any]] = {
+        "questions": lambda: contested(question_contest(options.questions, 256), options.rounds, options.ray),
+        "photos": lambda: contested(photo_contest(options.photos, 8), options.rounds, options.ray),
+        "memory": lambda: memory(counts),
+        "core": lambda: core(sizes),
+        "bytes": bytes_of_rows,
+    }
+    for name in options.only or PARTS:
+        print(f"\n## {name}", flush=True)
+        measured = parts[name]()
+        if not options.quick:
+            known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            machine = {"python": platform.python_version(), "torch": torch.__version__, "cores": os.cpu_count()}
+            RESULTS.write_text(json.dumps(known | {name: measured, "machine": machine}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -43,6 +43,9 @@ TOGETHER = (1, 8, 32, 64)
 SECONDS = 14.0
 """How long each case runs; the last window of inputs is completed."""
 
+WARM_UP = 30.0
+"""The most seconds of 64 inputs before a case is timed: a GPU loads kernels for every size of chunk that is new to it."""
+
 PHOTOS = 400
 """Different photos; they come again where the time allows for more."""
 
@@ -193,8 +196,10 @@ class Second:
 def measured(items: list[Any], explain: Any, watch: Utilisation, seconds: float, cuda: bool) -> dict[str, Any]:
     """Inputs a second, memory, utilisation and what the rows say."""
     table = has_pyarrow()
-    for _ in range(2):  # warms up: the second call captures CUDA graphs
-        explain(items[: explain.together])
+    start, calls = time.perf_counter(), 0
+    while calls < 2 or (cuda and calls * explain.together < 64 and time.perf_counter() - start < WARM_UP):
+        explain(items[calls * explain.together :][: explain.together])  # each may load kernels and capture graphs
+        calls += 1
     if cuda:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
