@@ -31,8 +31,8 @@ import torch
 from torch import nn
 
 import integrand as ig
+from integrand.batch.inputs import KeyedInput
 from integrand.batch.many import CallableTask, explain_window, windows
-from integrand.batch.sources import KeyedInput
 from integrand.version import version_of
 
 from .many import PhotoExplainer, QuestionExplainer, efficientnet, photo_pixels, trec_questions

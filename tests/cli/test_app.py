@@ -150,7 +150,8 @@ def test_what_is_printed_may_have_lines_but_no_escapes(capsys: pytest.CaptureFix
     print_shown("one\ntwo\x1b[2J\udce9")
     say(["a note\x9b2J"])
     summary: BatchSummary[str] = BatchSummary()
-    summary.failed.append(("cat\x1b[2J\n.jpg", "why"))
+    summary.failed = 1
+    summary.reasons.append(("cat\x1b[2J\n.jpg", "why"))
     say_failures(summary, str)
     found = capsys.readouterr()
     assert found.out == "one\ntwo\\x1b[2J\\xe9\n"
@@ -199,6 +200,7 @@ NEEDED = {
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
+    "run": "pyarrow pyyaml",
     "summary": "pyarrow",
     "export": "pyarrow",
     "axioms": "hypothesis",

@@ -41,8 +41,8 @@ from ..evaluation.progress import in_notebook
 from ..files import ready
 from ..words import byte_size, first_line, shown
 from .identity import described, digest_of_input, settings_of
+from .inputs import Key, KeyedInput, inputs_of
 from .rows import KEEPING, MOST_VALUES, Keeping, Row, key_text, rows_of
-from .sources import Key, KeyedInput, inputs_of
 from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_of, short_digest
 
 Item = TypeVar("Item")

@@ -30,6 +30,7 @@ from .. import errors
 from ..errors import FileError, IntegrandError, MissingExtraError, OptionError, quiet
 from ..words import first_line, shown
 from .identity import digest_of_input, settings_of
+from .inputs import Key, KeyedInput, inputs_of
 from .many import (
     BatchOutcome,
     BatchSummary,
@@ -45,7 +46,6 @@ from .many import (
 )
 from .many import BatchWatcher as Watcher
 from .rows import KEEPING, Keeping, Row, arrow, key_text
-from .sources import Key, KeyedInput, inputs_of
 from .table import MANIFEST, ExplainedTable, KeyIndex, Manifest, TableStore, flattened
 
 DEATHS = 3

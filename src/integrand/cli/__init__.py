@@ -17,10 +17,10 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
-    "summary": "models",
-    "export": "models",
+    "run": "batch",
+    "summary": "batch",
+    "export": "batch",
     "axioms": "axioms",
-    "run": "ray",
 }
 """The extra that brings all that a command needs, the command line among it."""
 

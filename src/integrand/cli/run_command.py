@@ -18,6 +18,7 @@ import typer
 
 from ..apps.command_line import (
     EXPERTS,
+    NETWORK,
     OUTPUT,
     Debug,
     RetryFailed,
@@ -195,6 +196,7 @@ def run(
             "for the address in the job file.",
             metavar="ADDRESS",
             show_default=False,
+            rich_help_panel=EXPERTS,
         ),
     ] = None,
     out: Annotated[
@@ -202,7 +204,12 @@ def run(
         typer.Option(help="The folder of the table, instead of the job's.", rich_help_panel=OUTPUT, show_default=False),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Import and run the function that the job names, if you trust where it is from.")
+        bool,
+        typer.Option(
+            "--trust",
+            help="Import and run the function that the job names, if you trust where it is from.",
+            rich_help_panel=NETWORK,
+        ),
     ] = False,
     retry_failed: RetryFailed = False,
     again: Annotated[bool, typer.Option("--again", help="Explain all inputs again.", rich_help_panel=OUTPUT)] = False,
@@ -253,7 +260,7 @@ def _source(text: str) -> Path:
 @contextmanager
 def _bar(source: str, wanted_quiet: bool) -> Iterator[BatchWatcher]:
     """The bars of the run."""
-    from ..batch.sources import source_of
+    from ..batch.inputs import source_of
 
     with working(quiet=wanted_quiet) as screen:
         yield screen.batch(source_of(_source(source)).total or 0, "inputs")
@@ -362,7 +369,7 @@ def _parsed(raw: bytes, name: str) -> Any:
     try:
         yaml: Any = import_module("yaml")
     except ImportError:
-        raise MissingExtraError("pyyaml", "ray", "a job file") from None
+        raise MissingExtraError("pyyaml", "batch", "a job file") from None
     try:
         _check_once(yaml.compose(raw, yaml.SafeLoader), set())
         return yaml.safe_load(raw)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...batch.identity import digest_of_input
+from ...batch.inputs import TABLES, source_of
 from ...batch.many import (
     BatchOutcome,
     BatchSummary,
@@ -28,7 +29,6 @@ from ...batch.many import (
     windows,
 )
 from ...batch.rows import COLUMN_NAMES, Row, plain
-from ...batch.sources import TABLES, source_of
 from ...batch.table import MANIFEST, Manifest, TableStore, parts_of
 from ...errors import FileError, InputError, IntegrandError, OptionError
 from ...files import reading, remove, text_file

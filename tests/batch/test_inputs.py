@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SubsetRandomSampler, TensorDataset
 
-from integrand.batch.sources import DOUBTFUL, KeyedInput, inputs_of
+from integrand.batch.inputs import DOUBTFUL, KeyedInput, inputs_of
 from integrand.errors import FileError, OptionError
 
 
