@@ -55,7 +55,7 @@ GRID = 16
 PACKED = 32
 """Photos that a GPU integrates in one call: an H200 explains 28, 39 and 42 a second with 8, 32 and 64 together (to 5%,
 EfficientNet-Lite0: ``python -m benchmarks.many_gpu``). A CPU takes one at a time: its chunks are full with one photo, and 4 or
-8 take some 10% longer (``python -m benchmarks.photo_packs``)."""
+8 are not faster, but take 0.2 GB more (``python -m benchmarks.photo_packs``)."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BaselineName = str
