@@ -21,7 +21,9 @@ from ..apps.command_line import (
     NETWORK,
     OUTPUT,
     Debug,
+    Force,
     RetryFailed,
+    check_folder,
     end_with,
     one_line,
     print_line,
@@ -213,6 +215,7 @@ def run(
     ] = False,
     retry_failed: RetryFailed = False,
     again: Annotated[bool, typer.Option("--again", help="Explain all inputs again.", rich_help_panel=OUTPUT)] = False,
+    force: Force = False,
     quiet_run: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=EXPERTS)] = False,
     debug: Debug = False,
 ) -> None:
@@ -222,6 +225,7 @@ def run(
     """
     what, explain = read_job(job, trust=trust)
     folder = Path(what.out) if out is None else out
+    check_folder(folder.parent, f"{'out' if out is None else '--out'} {shown(str(folder))!r}", force=force)
     how: dict[str, Any] = {"key": what.key, "column": what.column, "carry": what.carry, "title": what.title}
     how |= {"attributions": what.attributions, "together": what.together, "retry_failed": retry_failed, "again": again}
     with one_line(str(job), debug=debug), stoppable(typed()), _bar(what.source, quiet_run) as bar:
