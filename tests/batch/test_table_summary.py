@@ -229,6 +229,12 @@ def test_what_is_far_from_the_rest_is_listed(photos: ExplainedTable) -> None:
     assert len({one.key for one in found.listed}) == len(found.listed)
 
 
+def test_an_input_that_is_only_a_number_says_what_it_is(said: TableSummary, photos: ExplainedTable) -> None:
+    one = next(one for one in said.listed if one.failure is None)
+    assert one.name == f"{one.key}: {one.columns['question']}"
+    assert photos.summary().listed[0].name.startswith("photos/")
+
+
 def test_failures_that_say_the_same_are_counted_together(photos: ExplainedTable) -> None:
     found = photos.summary()
     assert [(one.text[:14], one.inputs) for one in found.failures] == [("photos/11.jpg ", 3)]

@@ -260,6 +260,7 @@ def data_set_page(word: str) -> str:
         values=grid,
         columns={word: word},
         link="a.html",
+        about=word,
         **texts,  # type: ignore[arg-type]
     )
     failed = dataclasses.replace(listed, prediction=None, why=((word, ""),), status="failed")

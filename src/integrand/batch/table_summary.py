@@ -98,6 +98,9 @@ FIGURES = {
 }
 """What is measured of every input, and what it is in a few words."""
 
+ABOUT = ("question", "text", "source", "smiles", "name", "file")
+"""Columns that say what an input is."""
+
 EYES = "looks_like_a_retina"
 """A column that only tables of graded eyes have; their pages say that this is no diagnosis."""
 
@@ -182,7 +185,7 @@ class TableSummary(TableFigures):
         if self.failed or self.missed:
             lines += _table("ended", [(status, f"{count:,}") for status, count in self.statuses.items()])
         worst = [one for one in self.worst if one.badness[0]][:3]
-        lines += _table("largest errors", [(one.key, one.status, _error_text(one)) for one in worst])
+        lines += _table("largest errors", [(one.name, one.status, _error_text(one)) for one in worst])
         lines += _table("failed because", [(f"{one.inputs:,}", one.text) for one in self.failures[:3]])
         return "\n".join(lines)
 
@@ -1061,6 +1064,7 @@ def _one(reader: TableReader, row: Row, why: Sequence[str], found: Mapping[str, 
         values=values,
         columns={name: _shown(value) for name, value in row.columns.items() if value is not None},
         link=_link(row, base),
+        about=_about(row),
     )
 
 
@@ -1111,6 +1115,12 @@ def _strongest(names: Sequence[str] | None, values: Any) -> tuple[tuple[str, flo
         if value is not None and math.isfinite(value)
     ]
     return tuple(sorted(known, key=lambda one: -abs(one[1]))[:STRONGEST])
+
+
+def _about(row: Row) -> str:
+    """What an input is, in its own words, where its key is only its place."""
+    told = next((value for name in ABOUT if isinstance(value := row.columns.get(name), str)), "")
+    return shortened(told, 200) if row.key.isdecimal() else ""
 
 
 def _link(row: Row, base: Path) -> str:

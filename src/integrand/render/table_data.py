@@ -147,6 +147,7 @@ class ListedInput:
         values: its attributions, where they are a map.
         columns: what it brought along.
         link: its own page, relative to the place of the summary; '' if there is none.
+        about: what the input is, where its key is only a number: the question, the SMILES.
     """
 
     key: str
@@ -172,6 +173,12 @@ class ListedInput:
     values: Array | None = field(default=None, compare=False)
     columns: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """What to call it: its key, and what it is where the key says nothing."""
+        return f"{self.key}: {self.about}" if self.about else self.key
 
     def listed_as(self, reason: str) -> bool:
         """Whether it is listed for a reason, whatever the others are."""

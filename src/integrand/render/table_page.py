@@ -521,7 +521,7 @@ def _bars_table(one: Distribution) -> str:
 
 
 def _anchor(one: ListedInput, ids: dict[str, str]) -> str:
-    return f'<a href="#{escape(ids[one.key])}"><bdi>{escape(shortened(one.key, 80))}</bdi></a>'
+    return f'<a href="#{escape(ids[one.key])}"><bdi>{escape(shortened(one.name, 80))}</bdi></a>'
 
 
 def _why(one: ListedInput) -> str:
@@ -578,7 +578,7 @@ def _card(one: ListedInput, mark: str) -> Entry:
     reasons = "; ".join(f"{why}: {more}" if more else why for why, more in one.why)
     bad = "" if one.status in GOOD else ' class="bad"'
     summary = (
-        f'<span class="name"><bdi>{escape(shortened(one.key, 120))}</bdi></span> '
+        f'<span class="name"><bdi>{escape(shortened(one.name, 120))}</bdi></span> '
         f'<span{bad}>{escape(shortened(heading, 120) + chance + truth)}</span> <span class="why">{escape(reasons)}</span>'
     )
     html = f'<details id="{escape(mark)}"><summary>{summary}</summary>\n<div class="inside">{_inside(one)}</div></details>\n'
@@ -589,7 +589,7 @@ def _card(one: ListedInput, mark: str) -> Entry:
     order |= {"farthest from the rest first": -max(one.figures.values())} if one.figures else {}
     order |= {"most evaluations first": -float(one.evaluations)} if one.evaluations else {}
     order |= {} if one.score is None else {"largest score first": -one.score}
-    text = " ".join(filter(None, (one.key, heading, one.label, one.sentence, one.failure, *one.columns.values())))
+    text = " ".join(filter(None, (one.name, heading, one.label, one.sentence, one.failure, *one.columns.values())))
     return Entry(html, text[:4000], kinds, order)
 
 
