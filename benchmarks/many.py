@@ -7,9 +7,10 @@ python -m benchmarks.many --ray                            # with one and two ac
 python -m benchmarks.many --only memory core bytes         # some parts; the figures of the others stay as they were
 python -m benchmarks.many --paper                          # what ten million photos on 64 GPUs take, from what was measured
 
-Everybody explains the same inputs to the same tolerance with the same network, one thread each, and takes turns. Overheads are
-of seconds of the processor, which say what something costs also on a machine that has other things to do; seconds of the clock
-stand beside them. Figures go to ``many.json`` beside this file.
+Everybody explains the same inputs to the same tolerance with the same network, in a thread of its own, and batch by batch in
+turns. What is compared are seconds of the processor, so that the figures also mean something on a machine that has other things
+to do. Ray's processes explain on their own; what is told is what they, and all of Ray, take beside explaining. Figures go to
+``many.json`` beside this file.
 
 Questions are those of TREC-6, photos those of a folder and of scikit-image. Where there are fewer than asked for, questions
 come again under other keys, and photos mirrored and cropped.
@@ -27,8 +28,10 @@ import platform
 import pstats
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -266,72 +269,187 @@ def with_many(contest: Contest, folder: Path) -> int:
     return ig.explain_many(contest.inputs, contest.explain, folder, progress=False).summary.explained
 
 
-def with_ray(contest: Contest, folder: Path, actors: int) -> int:
-    """Ray with so many actors, each with a model and a thread of its own."""
-    from integrand.batch.ray import explain_dataset
+class Turns:
+    """Lets several threads explain in turns, whoever has done the least of its share, so that all see the same machine."""
 
-    found = explain_dataset(contest.inputs, contest.make, folder, actors=actors, progress=False)
-    return found.summary.explained
+    def __init__(self, shares: Mapping[str, int]) -> None:
+        self._shares, self._done = shares, dict.fromkeys(shares, 0)
+        self._changed, self._busy = threading.Condition(), False
 
+    def _is_next(self, name: str) -> bool:
+        return not self._busy and self._done[name] / self._shares[name] <= min(
+            done / self._shares[other] for other, done in self._done.items()
+        )
 
-@dataclass(frozen=True)
-class Cost:
-    """What something took.
-
-    Attributes:
-        rows: inputs explained.
-        wall: seconds of the clock.
-        busy: seconds of the processor, other processes of ours included.
-    """
-
-    rows: int
-    wall: float
-    busy: float
-
-
-def timed(run: Callable[[Path], int], busy: Callable[[], float]) -> Cost:
-    """Run something into a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        wall, used = time.perf_counter(), busy()
-        rows = run(Path(folder) / "table")
-        return Cost(rows, time.perf_counter() - wall, busy() - used)
-
-
-def all_processes() -> float:
-    """Seconds of the processor that this process, and all that it has started and are alive, have used."""
-    import psutil
-
-    total = 0.0
-    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+    @contextmanager
+    def turn(self, name: str, count: int) -> Iterator[None]:
+        """Wait until it is this one's turn to explain so many inputs."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_next(name))
+            self._busy = True
         try:
-            used = one.cpu_times()
-        except psutil.Error:  # it has ended meanwhile
-            continue
-        total += used.user + used.system + used.children_user + used.children_system
-    return total
+            yield
+        finally:
+            with self._changed:
+                self._busy = False
+                self._done[name] += count
+                self._changed.notify_all()
+
+    def leave(self, name: str) -> None:
+        """This one is done, or has failed."""
+        with self._changed:
+            self._done[name] = 1 << 62
+            self._changed.notify_all()
+
+
+class InTurns:
+    """Explains when it is its turn, and notes the seconds of the processor that it takes."""
+
+    def __init__(self, explain: Any, turns: Turns, name: str) -> None:
+        self._explain, self._turns, self._name = explain, turns, name
+        self.together, self.tol, self.seconds = explain.together, explain.tol, 0.0
+        if hasattr(explain, "size"):
+            self.size = explain.size
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """For the fingerprint."""
+        return {"benchmark": self._name}
+
+    def fields(self, items: Sequence[Any]) -> Sequence[Any]:
+        """As the explainer has it."""
+        with self._turns.turn(self._name, len(items)):
+            start = time.thread_time()
+            found = list(self._explain.fields(items))
+            self.seconds += time.thread_time() - start
+        return found
+
+    def __call__(self, items: list[Any]) -> list[Row]:
+        """One row for each."""
+        return [Row.of(certificate, **fields) for certificate, fields in self.fields(items)]
 
 
 def contested(contest: Contest, rounds: int, ray: bool) -> dict[str, Any]:
-    """Everybody in turns, some rounds; costs by name, and the overhead over the loop by hand in each round."""
-    runs: dict[str, Callable[[Path], int]] = {
-        "plain loop": functools.partial(plain_loop, contest),
-        "by hand": functools.partial(by_hand, contest),
-        "explain_many": functools.partial(with_many, contest),
-    }
-    if ray:
-        runs |= {f"Ray, {n} actor{'s' * (n > 1)}": functools.partial(with_ray, contest, actors=n) for n in (1, 2)}
-        _connect()
+    """Everybody in turns, batch by batch; some rounds."""
+    runs = {"plain loop": plain_loop, "by hand": by_hand, "explain_many": with_many}
     contest.explain(list(contest.inputs.values())[: contest.explain.together])  # warms up
-    costs: dict[str, list[Cost]] = {name: [] for name in runs}
-    for turn in range(rounds):
-        names = list(runs)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            costs[name].append(timed(runs[name], all_processes if name.startswith("Ray") else time.process_time))
-            one = costs[name][-1]
-            print(f"  {name:14} {one.rows:6d} rows  {one.wall:8.1f} s  {one.busy:8.1f} s of the processor", flush=True)
-    found = {name: _summed(mine, costs["by hand"]) for name, mine in costs.items()}
-    _told(contest, found)
-    return {"inputs": len(contest.inputs), "together": contest.explain.together, "tol": contest.explain.tol, "who": found}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, cost in _one_round(contest, runs).items():
+            found[name].append(cost)
+    summed = {name: _summed(mine, found["by hand"]) for name, mine in found.items()}
+    _told(contest, summed)
+    result = {"inputs": len(contest.inputs), "together": contest.explain.together, "tol": contest.explain.tol, "who": summed}
+    return result | ({"ray": with_actors(contest)} if ray else {})
+
+
+def _one_round(contest: Contest, runs: Mapping[str, Callable[[Contest, Path], int]]) -> dict[str, dict[str, float]]:
+    counts = {name: contest.plain if name == "plain loop" else len(contest.inputs) for name in runs}
+    turns, costs, failed = Turns(counts), {}, []
+
+    def one(name: str, folder: Path) -> None:
+        mine = replace(contest, explain=InTurns(contest.explain, turns, name))
+        start = time.thread_time()
+        try:
+            rows = runs[name](mine, folder / name.replace(" ", "-"))
+            costs[name] = {"rows": rows, "seconds": time.thread_time() - start, "explaining": mine.explain.seconds}
+        except Exception as error:
+            failed.append(error)
+        finally:
+            turns.leave(name)
+
+    with tempfile.TemporaryDirectory() as folder:
+        threads = [threading.Thread(target=one, args=(name, Path(folder))) for name in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
+    for name, cost in costs.items():
+        print(f"  {name:14} {cost['rows']:6d} rows  {cost['seconds']:8.1f} s of the processor", flush=True)
+    return costs
+
+
+def _summed(mine: Sequence[Mapping[str, float]], hand: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    each = [one["seconds"] / one["rows"] for one in mine]
+    over = [own / (one["seconds"] / one["rows"]) - 1 for own, one in zip(each, hand, strict=True)]
+    return {
+        "rows": mine[0]["rows"],
+        "rows_per_second": 1 / statistics.median(each),
+        "overhead": [statistics.median(over), min(over), max(over)],
+        "beside_explaining": statistics.median(one["seconds"] / one["explaining"] - 1 for one in mine),
+        "rounds": len(mine),
+    }
+
+
+def _told(contest: Contest, found: Mapping[str, Any]) -> None:
+    print(f"{len(contest.inputs)} {contest.name}, {contest.explain.together} together, tol {contest.explain.tol:g}")
+    print("| | rows a second of a core | over the loop by hand (range) | beside explaining |")
+    print("|---|---|---|---|")
+    for name, one in found.items():
+        over = "{:+.1%} ({:+.1%} to {:+.1%})".format(*one["overhead"])
+        print(f"| {name} | {one['rows_per_second']:.1f} | {over} | {one['beside_explaining']:.1%} |")
+
+
+# ---- Ray ---------------------------------------------------------------------------------------------------------------------
+
+
+class Metered:
+    """Explains, and notes in a file what seconds of the processor it takes: actors of Ray are processes of their own."""
+
+    def __init__(self, make: Callable[[], Any], folder: str) -> None:
+        self._explain, self._file = make(), Path(folder) / f"{os.getpid()}.txt"
+        self.together, self.size = self._explain.together, getattr(self._explain, "size", None)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """For the fingerprint."""
+        return {"benchmark": "ray"}
+
+    def __call__(self, items: list[Any]) -> list[Row]:
+        """One row for each."""
+        start, wall = time.thread_time(), time.time()
+        rows: list[Row] = self._explain(items)
+        with self._file.open("a") as file:
+            file.write(f"{time.thread_time() - start} {wall} {time.time()}\n")
+        return rows
+
+
+def with_actors(contest: Contest) -> dict[str, Any]:
+    """What Ray costs beside explaining: seconds of the processor of all processes, for a few windows and for all inputs.
+
+    What a few cost is mostly what starting costs: Ray itself, and in each actor torch and the model. The difference is what
+    Ray costs for a row.
+    """
+    from integrand.batch.ray import explain_dataset
+
+    _connect()
+    few = dict(list(contest.inputs.items())[: 8 * contest.explain.together])
+    found: dict[str, Any] = {}
+    for actors in (1, 2):
+        costs = []
+        for inputs in (few, contest.inputs):
+            with tempfile.TemporaryDirectory() as folder:
+                make = functools.partial(Metered, contest.make, folder)
+                start, used = time.perf_counter(), all_processes()
+                explain_dataset(inputs, make, Path(folder) / "table", actors=actors, progress=False)
+                wall, used = time.perf_counter() - start, all_processes() - used
+                lines = [line.split() for file in Path(folder).glob("*.txt") for line in file.read_text().splitlines()]
+            explaining = sum(float(line[0]) for line in lines)
+            span = max(float(line[2]) for line in lines) - min(float(line[1]) for line in lines)
+            costs.append({"rows": len(inputs), "wall": wall, "seconds": used, "explaining": explaining, "span": span})
+            print(
+                f"  Ray, {actors} actor(s): {len(inputs)} rows, {wall:.1f} s; {used:.1f} s of all processors, {explaining:.1f} "
+                f"explaining, within {span:.1f} s",
+                flush=True,
+            )
+        small, large = costs
+        fixed = small["seconds"] - small["explaining"]
+        more = (large["seconds"] - large["explaining"] - fixed) / (large["explaining"] - small["explaining"])
+        found[str(actors)] = {"runs": costs, "start": fixed, "overhead": more}
+        print(f"  Ray, {actors} actor(s): {fixed:.1f} s to start, then {more:+.1%} over explaining", flush=True)
+    return found
 
 
 def _connect() -> None:
@@ -342,25 +460,18 @@ def _connect() -> None:
         ray.init("local", num_cpus=2, object_store_memory=200 << 20, **quiet)
 
 
-def _summed(mine: list[Cost], hand: list[Cost]) -> dict[str, Any]:
-    each = [1e3 * one.busy / one.rows for one in mine]
-    over = [(a.busy / a.rows) / (b.busy / b.rows) - 1 for a, b in zip(mine, hand, strict=True)]
-    return {
-        "rows": mine[0].rows,
-        "rows_per_second": statistics.median(one.rows / one.wall for one in mine),
-        "milliseconds_each": statistics.median(each),
-        "overhead": [statistics.median(over), min(over), max(over)],
-        "rounds": len(mine),
-    }
+def all_processes() -> float:
+    """Seconds of the processor that this process, and all that it has started, have used."""
+    import psutil
 
-
-def _told(contest: Contest, found: Mapping[str, Any]) -> None:
-    print(f"{len(contest.inputs)} {contest.name}, {contest.explain.together} together, tol {contest.explain.tol:g}")
-    print("| | rows a second | ms of the processor each | over the loop by hand (range) |")
-    print("|---|---|---|---|")
-    for name, one in found.items():
-        over = "{:+.1%} ({:+.1%} to {:+.1%})".format(*one["overhead"])
-        print(f"| {name} | {one['rows_per_second']:.1f} | {one['milliseconds_each']:.2f} | {over} |")
+    total = 0.0
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        try:
+            used = one.cpu_times()
+        except psutil.Error:  # it has ended meanwhile
+            continue
+        total += used.user + used.system + used.children_user + used.children_system
+    return total
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------
