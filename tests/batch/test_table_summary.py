@@ -444,3 +444,14 @@ def test_fields_are_those_of_rows() -> None:
     """A column that the summary or the export reads is one that tables have."""
     known = {one.name for one in dataclasses.fields(Row)}
     assert {*table_export.READ, *table_export.READ_LONG} <= known
+
+
+def test_what_a_stopped_retry_has_left_is_counted_once(tmp_path: Path) -> None:
+    """A failure that was tried again, and the success beside it: the next run would leave the success alone."""
+    failed, ok = Row.failed("a", "no"), Row("a", prediction="yes", status="converged")
+    table = made(tmp_path / "t", [failed, Row("b", prediction="no", status="converged"), ok], parts=3)
+    assert len(table.parts) == 3
+    found = table.summary()
+    assert (found.total, found.failed) == (2, 0)
+    table.csv(tmp_path / "t.csv")
+    assert [line.split(",")[0] for line in (tmp_path / "t.csv").read_text("utf-8-sig").splitlines()] == ["key", "b", "a"]

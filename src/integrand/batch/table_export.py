@@ -18,7 +18,7 @@ from ..errors import OptionError
 from ..files import text_file
 from ..words import cell
 from .rows import COLUMN_NAMES
-from .table import layout_of, read_part
+from .table import layout_of, outdated, read_part, without
 
 if TYPE_CHECKING:
     from .table import ExplainedTable
@@ -109,8 +109,9 @@ def _ours(name: str, others: Sequence[str]) -> str:
 
 
 def _rows(table: ExplainedTable, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    dropped = outdated(table.folder)
     for path in table.parts:
-        read = read_part(path, names)
+        read = without(read_part(path, names), dropped.get(path, set()))
         for start in range(0, read.num_rows, ROWS):
             yield from read.slice(start, ROWS).to_pylist()
 

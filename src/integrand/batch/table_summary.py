@@ -45,7 +45,7 @@ from ..render.table_data import (
 )
 from ..words import finite, number, percent, shortened, shown
 from .rows import COLUMN_NAMES, FAILED, Row, TableLayout, arrow
-from .table import ExplainedTable, flattened, layout_of, read_part
+from .table import ExplainedTable, flattened, layout_of, outdated, read_part, without
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -288,6 +288,7 @@ class TableReader:
         self.table, self.label = table, label
         self.layout = layout_of(table.folder)
         self.parts = table.parts
+        self._outdated = outdated(table.folder)
         if label is not None and label not in self.layout.columns:
             there = ", ".join(map(repr, self.layout.columns)) or "none"
             raise OptionError(
@@ -295,12 +296,17 @@ class TableReader:
                 "explain_many carries columns with carry=."
             )
 
+    def read(self, part: int, names: Sequence[str] | None = None) -> pa.Table:
+        """A part, or some of its columns, without the rows that a stopped run has left beside better ones."""
+        path = self.parts[part]
+        return without(read_part(path, names), self._outdated.get(path, set()))
+
     def batches(self, names: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
         """The number of the part, the first row, and some rows with these columns; null where a part has none of a name."""
         pa = arrow()
         schema = self.layout.schema()
-        for k, path in enumerate(self.parts):
-            read = read_part(path, names)
+        for k in range(len(self.parts)):
+            read = self.read(k, names)
             for name in names:
                 if name not in read.column_names:
                     read = read.append_column(name, pa.nulls(read.num_rows, schema.field(name).type))
@@ -1032,7 +1038,7 @@ def _listed(reader: TableReader, picked: Picked, found: Mapping[str, Distributio
     rows: dict[tuple[int, int], Row] = {}
     for part in sorted({part for part, _ in places}):
         own = [row for k, row in places if k == part]
-        read = read_part(reader.parts[part]).take(own)
+        read = reader.read(part).take(own)
         rows |= {(part, at): row for at, row in zip(own, TableLayout.read(read.schema).rows(read), strict=True)}
     listed = [_one(reader, rows[place], why, found, base) for place, why in picked.items()]  # in each list by rank
     return tuple(sorted(listed, key=_order))
