@@ -342,7 +342,7 @@ def run(
     say([*_first(notes), *tally.notes(folder)])
     say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80), kept=out is not None)
     if problem:
-        print_line(problem if out is None else f"not written: {out}: {problem}", err=True)
+        print_line(problem if out is None else f"{out}: {problem}" if folder else f"not written: {out}: {problem}", err=True)
         raise typer.Exit(1)
     if (written or folder) and not job.quiet:
         wrote = f"table in {out}" if folder else f"wrote {out}"
