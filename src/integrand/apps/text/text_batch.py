@@ -108,8 +108,8 @@ class TextTask(BatchTask[TextInput]):
         return shortened(item.text, 40)
 
     def digest(self, item: TextInput) -> str:
-        """A digest of the text, and of what is wrong with it."""
-        return digest_of_input((item.text, item.problem))
+        """A digest of the text, of what is wrong with it, and of what its file says of it: all are in its row."""
+        return digest_of_input((item.text, item.problem, dict(item.columns)))
 
     def problem(self, item: TextInput) -> str:
         """What was wrong with it in reading."""
