@@ -258,7 +258,8 @@ def _plain(value: object) -> Any:
     """What JSON does not know, one level deep: enumerations by name, dataclasses by field."""
     if isinstance(value, enum.Enum):
         return value.name
-    return {name: getattr(value, name) for name in _names(type(value))}  # type: ignore[arg-type]  # classes can be hashed
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _names(kind)}
 
 
 @cache
