@@ -47,41 +47,42 @@ def make() -> SlowNumbers:
     return SlowNumbers()
 
 
-def processes(title: str) -> list[int]:
-    """The processes of this machine whose title begins so: those of Ray name themselves."""
-    found = []
-    for place in Path("/proc").iterdir():
-        try:
-            said = (
-                (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace") if place.name.isdigit() else ""
-            )
-        except OSError:
-            continue
-        found += [int(place.name)] if title in said else []
+def machines(folder: str) -> dict[int, bool]:
+    """The raylets of the cluster in a folder by their process numbers, and whether each is that of the head."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        words = told(place / "cmdline").split(b"\0")
+        socket = next((word for word in words if word.startswith(b"--raylet_socket_name=")), b"")
+        if folder.encode() in socket:
+            found[int(place.name)] = socket.endswith(b"/raylet")
     return found
 
 
+def actors(folder: str) -> list[int]:
+    """The processes of the cluster in a folder that explain inputs."""
+    places = [place for place in Path("/proc").glob("[0-9]*") if told(place / "cmdline").startswith(b"ray::MapWorker")]
+    parents = {place: told(place / "stat").rpartition(b")")[2].split()[1:2] for place in places}
+    mine = {str(pid).encode() for pid in machines(folder)}
+    return [int(place.name) for place, parent in parents.items() if parent and parent[0] in mine]
+
+
+def told(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended
+        return b""
+
+
 def kill(deed: str, draws: random.Random, folder: str) -> bool:
-    """Kill somebody of the cluster in a folder; whether there was somebody."""
-    title = "ray::MapWorker" if deed == "actor" else "raylet/raylet"
-    everybody = [pid for pid in processes(title) if deed == "actor" or folder_of(pid, folder)]
-    if deed == "machine":
-        everybody = sorted(everybody)[1:]  # the head, with which the driver talks, is the first
+    """Kill an actor or a machine of the cluster in a folder, never the head; whether there was somebody."""
+    everybody = actors(folder) if deed == "actor" else [pid for pid, head in machines(folder).items() if not head]
     if not everybody:
         return False
-    with_them = draws.choice(everybody)
     try:
-        os.kill(with_them, signal.SIGKILL)
+        os.kill(draws.choice(sorted(everybody)), signal.SIGKILL)
     except ProcessLookupError:
         return False
     return True
-
-
-def folder_of(pid: int, folder: str) -> bool:
-    try:
-        return folder.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def one_round(address: str, folder: str, source: Path, out: Path, actors: int, draws: random.Random) -> Counter[str]:
@@ -126,8 +127,8 @@ def main() -> None:
         ray_inputs.write(source, ray_inputs.rows(asked.inputs))
         wanted = explain_many(source, make(), place / "local", key="id", carry=["label"]).table
         begun, total, rounds = time.monotonic(), Counter[str](), 0
-        with cluster(asked.actors) as address:
-            folder = next(iter(Path("/tmp").glob("ig-ray-*"))).name
+        folder = tempfile.mkdtemp(prefix="ig-ray-", dir="/tmp")
+        with cluster(asked.actors, folder) as address:
             while time.monotonic() - begun < asked.seconds:
                 out = place / f"round{rounds}"
                 total += one_round(address, folder, source, out, asked.actors, draws)

@@ -29,9 +29,9 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(machines: int = 2) -> Iterator[str]:
-    """A cluster with a head that has no CPU, and some machines with one each."""
-    folder = tempfile.mkdtemp(prefix="ig-ray-", dir="/tmp")  # short: sockets in it have names of at most 107 bytes
+def cluster(machines: int = 2, folder: str = "") -> Iterator[str]:
+    """A cluster with a head that has no CPU, and some machines with one each; its files go into a folder with a short path."""
+    folder = folder or tempfile.mkdtemp(prefix="ig-ray-", dir="/tmp")  # sockets have names of at most 107 bytes
     command = [sys.executable, "-W", "ignore", "-m", "tests.batch.ray_cluster", folder, str(machines)]
     process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

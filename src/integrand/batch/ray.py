@@ -132,7 +132,7 @@ def explain_dataset(
         stopped_by_signals() as stop,
         watching(progress, total) as watch,
     ):
-        deaths = ray.remote(num_cpus=0)(_death_register()).remote()
+        deaths = ray.remote(num_cpus=0, label_selector=_here())(_death_register()).remote()
         worker = {"job": job, "known": ray.put(store.snapshot()), "deaths": deaths, "reading": reading}
         with closing(pool.explained(dataset if rows else None, reading, worker)) as found:
             summary = _kept(found, store, watch, stop)
@@ -516,7 +516,12 @@ class WindowExplainer:
         return row
 
     def _begin(self, name: str) -> int:
-        return int(ray_package().get(self._deaths.begin.remote(name)))
+        """How often this was begun before and not ended: somebody has died of it."""
+        ray = ray_package()
+        try:
+            return int(ray.get(self._deaths.begin.remote(name)))
+        except ray.exceptions.RayError:  # nobody counts any more
+            return 0
 
 
 def _check_same(expected: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -580,7 +585,10 @@ class ActorPool:
         if not maker.makes:
             return _facts(maker, together)
         ray = ray_package()
-        found: ExplainFacts | StopNotice = ray.get(ray.remote(**self.resources)(_facts_or_stop).remote(maker, together))
+        try:
+            found: ExplainFacts | StopNotice = ray.get(ray.remote(**self.resources)(_facts_or_stop).remote(maker, together))
+        except Exception as error:
+            raise _ended(error) from error
         if isinstance(found, StopNotice):
             raise found.error()
         return found
@@ -656,12 +664,15 @@ def _facts_or_stop(maker: Maker, together: int | None) -> ExplainFacts | StopNot
 
 def _read_here(reading: InputReading) -> Any:
     """A Ray data set with one window in each block, read by one task on the machine of the driver, which takes no CPU."""
-    ray = ray_package()
-    here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
-    begun = ray.data.from_items([{"source": 0}])
-    windows = begun.map_batches(reading.windows, batch_size=None, num_cpus=0, label_selector=here)
+    begun = ray_package().data.from_items([{"source": 0}])
+    windows = begun.map_batches(reading.windows, batch_size=None, num_cpus=0, label_selector=_here())
     windows.context.target_max_block_size = 1  # Ray puts small blocks together; each is a window, and goes to any actor
     return windows
+
+
+def _here() -> dict[str, str]:
+    """What makes Ray run something on the machine of the driver, without which there is no run."""
+    return {"ray.io/node-id": ray_package().get_runtime_context().get_node_id()}
 
 
 def _ended(error: Exception) -> IntegrandError:
