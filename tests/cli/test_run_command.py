@@ -115,6 +115,9 @@ def test_a_job_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [row.columns["label"] for row in table.rows()] == [*(i % 3 for i in range(12)), None]
     again = CliRunner().invoke(app, ["run", "job.yaml", "--trust", "--out", "table"])
     assert "11 of them before" in again.output
+    typo: Any = CliRunner().invoke(app, ["run", "job.yaml", "--trust", "--out", "tabel/inside"])
+    assert "there is no folder" in str(typo.exception)
+    assert not Path("tabel").exists()
 
 
 def test_an_address_at_which_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
