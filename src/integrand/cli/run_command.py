@@ -225,7 +225,6 @@ def run(
     """
     what, explain = read_job(job, trust=trust)
     folder = Path(what.out) if out is None else out
-    check_folder(folder.absolute().parent, f"out {shown(str(folder))!r}", force=force)
     check_folder(folder.parent, f"{'out' if out is None else '--out'} {shown(str(folder))!r}", force=force)
     how: dict[str, Any] = {"key": what.key, "column": what.column, "carry": what.carry, "title": what.title}
     how |= {"attributions": what.attributions, "together": what.together, "retry_failed": retry_failed, "again": again}
