@@ -269,7 +269,8 @@ class TableCase:
 
         def go() -> None:
             how: dict[str, Any] = {"key": "id", "column": "x", "carry": ["own"], "attributions": self.keep}
-            ig.explain_many(slowly(), self.explain, out, **how, together=2, again=again, progress=False)
+            with mock.patch.object(table_module, "PART_SECONDS", 0.0), mock.patch.object(many_module, "LOOKAHEAD", 1):
+                ig.explain_many(slowly(), self.explain, out, **how, together=2, again=again, progress=False)
 
         return ended(go)
 
@@ -309,6 +310,7 @@ class CommandCase:
     given: list[str]
     delay: float = 0.0
     seconds: float = 0.0
+    ending: int = 0
 
     def run(self, out: Path, *, again: bool = False) -> int:
         def go() -> None:
@@ -341,7 +343,8 @@ class CommandCase:
 
     def begin(self, out: Path) -> None:
         """Run it once, undisturbed: that loads the model, and tells the inputs; once more tells how long it takes."""
-        assert self.run(out) == 0, self.name
+        self.ending = self.run(out)
+        assert self.ending in (0, 1), self.name
         self._inputs = sorted(set(self.entries(out)))
         start = time.monotonic()
         in_child(lambda: self.run(out.with_name(out.name + "-timed")))
@@ -389,6 +392,7 @@ class Trap:
 
     def __init__(self, at: int, act: Callable[[], None], *, lasting: bool = False) -> None:
         self.at, self.act, self.lasting, self.calls = at, act, lasting, 0
+        self.met: set[str] = set()
 
     def __enter__(self) -> Trap:
         self.stack = contextlib.ExitStack()
@@ -408,11 +412,13 @@ class Trap:
         def trapped(*given: Any, **options: Any) -> Any:
             self.calls += 1
             if self.calls == self.at or (self.lasting and self.calls > self.at):
+                self.met.add(name)
                 if name in ("write", "write_bytes"):  # half of it is written
                     call(given[0], bytes(given[1])[: len(given[1]) // 2])
                 elif name == "write_table":
                     call(*given, **options)
-                    os.truncate(given[1], os.path.getsize(given[1]) // 2)
+                    given[1].flush()
+                    os.ftruncate(given[1].fileno(), given[1].tell() // 2)
                 self.act()
             return call(*given, **options)
 
@@ -465,7 +471,7 @@ class Faults:
         problem = self.case.whole(out, self.good)
         code = self.case.run(out)
         found = self.case.made(out)
-        if code:
+        if code != getattr(self.case, "ending", 0):
             problem += f"the next run ends with {code}. "
         if found != self.good:
             apart = sorted(name for name in {*found, *self.good} if found.get(name) != self.good.get(name))
@@ -530,7 +536,7 @@ class Faults:
                             code = self.case.run(out, again=before)
                         if not trap.sprung:
                             break
-                        if code == 0 and lasting:
+                        if code == 0 and lasting and trap.met != {"unlink"}:  # that of the lock, when all is done, is no loss
                             self.wrong.append(f"refused at {at}, lasting, and ended with 0")
                         if before and not lasting and self.case.made(out).keys() < self.good.keys():
                             self.wrong.append(f"refused at {at}: a good output is gone")
@@ -568,8 +574,8 @@ class Faults:
                     os._exit(code)
                 running.add(child)
             codes = [os.WEXITSTATUS(os.waitpid(child, 0)[1]) for child in running]
-            if any(codes):
-                self.wrong.append(f"at once: ended with {codes}")
+            if set(codes) != {getattr(self.case, "ending", 0)}:
+                self.wrong.append(f"{self.named}, at once: ended with {codes}")
             self.check("at once", out)
         self.case.delay = 0.0
 
@@ -757,6 +763,26 @@ def loaded_once(stack: contextlib.ExitStack) -> None:
     stack.enter_context(mock.patch.object(questions_model, "BATCH", 3))
 
 
+def explained_once(stack: contextlib.ExitStack) -> None:
+    """Let photos be explained by their networks once: what is disturbed is the run, and the networks take seconds a photo."""
+    from integrand.apps.images import gallery_run
+
+    held: dict[Path, Any] = {}
+    whole = gallery_run.run_many
+
+    def run_many(job: Any, *given: Any, **options: Any) -> Any:
+        def explain(files: Sequence[Path], tell: Any) -> list[Any]:
+            for file in files:
+                time.sleep(0.05)
+                if file not in held:
+                    held.update({file: job.explain([file], tell)[0]})
+            return [held[file] for file in files]
+
+        return whole(replace(job, explain=explain), *given, **options)
+
+    stack.enter_context(mock.patch.object(gallery_run, "run_many", run_many))
+
+
 def commands(folder: Path) -> list[CommandCase]:
     """The commands that explain many inputs, each with a few that take about a second in all."""
     import skimage.data
@@ -764,13 +790,13 @@ def commands(folder: Path) -> list[CommandCase]:
     folder.mkdir(parents=True)
     photos = folder / "photos"
     photos.mkdir()
-    for name in ("cat", "coffee", "rocket"):
-        picture = {"cat": skimage.data.chelsea, "coffee": skimage.data.coffee, "rocket": skimage.data.rocket}[name]()
+    for name, picture in (("cat", skimage.data.chelsea()), ("coffee", skimage.data.coffee())):
         PIL.Image.fromarray(picture).resize((64, 64)).save(photos / f"{name}.png")
     eyes = folder / "eyes"
     eyes.mkdir()
     PIL.Image.fromarray(skimage.data.retina()).resize((96, 96)).save(eyes / "left.png")
-    PIL.Image.fromarray(skimage.data.retina()[:, ::-1]).resize((96, 96)).save(eyes / "right.png")
+    for place in (photos, eyes):
+        (place / "broken.png").write_bytes(b"no picture")  # a row that says so
     asked = [
         "who wrote it",
         "what year was that",
@@ -794,17 +820,23 @@ def commands(folder: Path) -> list[CommandCase]:
     ]
 
 
+KILLS = {"image": 4, "retina": 4, "questions": 9, "translate": 6, "molecule": 9}
+"""How often each command is killed in brief, 32 times in all; pages of photos and translations take a while."""
+
+
 def disturb_commands(folder: Path, quick: bool, draw: random.Random, wrong: list[str]) -> None:
     """Kills, signals and runs at the same time of the real commands."""
     kills = 0
     with contextlib.ExitStack() as stack:
         loaded_once(stack)
+        if quick:
+            explained_once(stack)
         for case in commands(folder / "given"):
             found = Faults(case, folder / case.name)
-            while found.counts["kills at random"] < (6 if quick else 60):
+            while found.counts["kills at random"] < (KILLS[case.name] if quick else 60):
                 found.random_kills(1, draw, case.seconds)
             found.signals(1 if quick else 10, draw, case.seconds)
-            found.at_once(0 if quick else 5)
+            found.at_once(5 if not quick else case.name in ("questions", "molecule"))
             kills += found.counts["kills at random"]
             for what, count in found.counts.items():
                 print(f"integrand {case.name}, {what}: {count} (undisturbed {case.seconds:.1f} s)")

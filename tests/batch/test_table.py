@@ -420,6 +420,13 @@ def test_a_row_whose_file_is_gone_is_made_again(tmp_path: Path) -> None:
         assert (store.known("a"), store.known("b")) == ((True, ""), None)
 
 
+def test_what_a_killed_writer_left_beside_the_table_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "_attributions").mkdir()
+    (tmp_path / "_attributions" / f".{'0' * 16}.part.safetensors").write_bytes(b"half of it")
+    written(tmp_path, [done("a")])
+    assert list((tmp_path / "_attributions").iterdir()) == []
+
+
 def test_two_runs_at_once_are_refused_and_change_nothing(tmp_path: Path) -> None:
     with TableStore.opened(tmp_path, Manifest({})) as store:
         store.put([done("a")])

@@ -482,6 +482,9 @@ class TableStore:
                 tidy(folder)
             else:  # a run that ended before its first row has left no results that others could be mixed with
                 manifest.write(folder)
+            if (folder / FILES).is_dir():
+                with locked(folder / FILES):  # which removes what killed writers left
+                    pass
             store = TableStore(folder, manifest, again=again)
             try:
                 yield store
