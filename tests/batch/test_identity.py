@@ -201,6 +201,7 @@ def every() -> str:
     return fingerprint({"all": told})
 
 
+@pytest.mark.slow
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
     code = "import sys; sys.path[:0] = ['tests/batch']; import test_identity; print(test_identity.every())"
     root = Path(__file__).parents[2]
