@@ -130,3 +130,16 @@ def test_an_address_at_which_nobody_listens(tmp_path: Path, monkeypatch: pytest.
     ran: Any = CliRunner().invoke(app, ["run", "job.yaml", "--trust", "--ray", f"127.0.0.1:{port}"])
     assert isinstance(ran.exception, IntegrandError)
     assert f"got --ray 127.0.0.1:{port}, where no cluster answers" in str(ran.exception)
+
+
+def test_ctrl_c_says_what_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numbers.jsonl").write_text("{}\n", encoding="utf-8")
+    job(tmp_path, WHOLE)
+    monkeypatch.setattr("integrand.cli.run_command._here", stopped)
+    ran = CliRunner().invoke(app, ["run", "job.yaml", "--trust"])
+    assert ran.exit_code == 130
+    assert "stopped; the same command goes on where it was" in ran.output

@@ -118,6 +118,8 @@ def explain_dataset(
         raise OptionError(
             "got a Ray data set and no key=, and its rows have no number; expected the column that tells them apart."
         )
+    if not rows:
+        _check_travels(dataset, "the source,", "Name a file or a folder, or pass a list.")
     folder = Path(out).absolute()
     maker = Maker.of(explain)
     known = pool.asked(maker, together)
@@ -206,7 +208,7 @@ class Maker:
                 makes = not _takes_one(inspect.signature(explain))
         _check_travels(
             explain,
-            "explain=",
+            "explain=,",
             "Pass what makes it instead, which then runs once in each actor: explain=lambda: load(...).explain, or a class.",
         )
         return Maker(explain, makes)
@@ -621,7 +623,6 @@ class ActorPool:
     def _results(self, dataset: Any, reading: InputReading, worker: Mapping[str, Any]) -> Any:
         """A Ray data set with the result of a window in each row."""
         if dataset is None:
-            _check_travels(reading, "a source with", "Name a file or a folder, or pass a list.")
             windows = _read_here(reading)
         else:
             self._check_room()

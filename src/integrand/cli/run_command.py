@@ -6,7 +6,9 @@ import functools
 import inspect
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -228,7 +230,7 @@ def run(
     check_folder(folder.parent, f"{'out' if out is None else '--out'} {shown(str(folder))!r}", force=force)
     how: dict[str, Any] = {"key": what.key, "column": what.column, "carry": what.carry, "title": what.title}
     how |= {"attributions": what.attributions, "together": what.together, "retry_failed": retry_failed, "again": again}
-    with one_line(str(job), debug=debug), stoppable(typed()), _bar(what.source, quiet_run) as bar:
+    with stoppable(typed()), one_line(str(job), debug=debug), _bar(what.source, quiet_run) as bar:
         found = (
             _here(what, explain, folder, how | {"progress": bar})
             if ray is None
@@ -283,6 +285,8 @@ def _connected(address: str) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_cluster(address, error) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray's own handler aborts, and what waits would not be written
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
