@@ -392,6 +392,26 @@ def _told(contest: Contest, found: Mapping[str, Any]) -> None:
         print(f"| {name} | {one['rows_per_second']:.1f} | {over} | {one['beside_explaining']:.1%} |")
 
 
+def calls() -> dict[str, float]:
+    """What a batch of questions costs: for the call, for each question, and for each word that it is padded to."""
+    explain = QuestionExplainer()
+    by_length: dict[int, list[str]] = {}
+    for text in trec_questions(5_952).values():
+        by_length.setdefault(len(words_of(text)), []).append(text)
+    explain.found(by_length[8][:16])  # warms up
+    terms, seconds = [], []
+    for count, length in [(n, words) for _ in range(3) for n in (8, 32, 96) for words in (8, 16, 32)]:
+        texts = [*by_length[8][: count - 1], by_length[length][0]]  # the last one pads all others
+        start = time.thread_time()
+        explain.found(texts)
+        seconds.append(time.thread_time() - start)
+        terms.append([1, count, count * length])
+    weights = 1 / np.array(seconds)
+    call, question, word = np.linalg.lstsq(np.array(terms) * weights[:, None], np.ones(len(terms)), rcond=None)[0]
+    print(f"  {1e3 * call:.0f} ms for a call, {1e3 * question:.2f} for a question, {1e3 * word:.3f} for a word")
+    return {"call": float(call), "question": float(question), "word": float(word)}
+
+
 # ---- Ray ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -703,7 +723,7 @@ def paper() -> dict[str, float]:
 
 # ---- the command -------------------------------------------------------------------------------------------------------------
 
-PARTS = ("questions", "photos", "memory", "core", "bytes")
+PARTS = ("questions", "photos", "calls", "memory", "core", "bytes")
 
 
 def question_contest(count: int, together: int) -> Contest:
@@ -748,6 +768,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Any]] = {
         "questions": lambda: contested(question_contest(options.questions, 256), options.rounds, options.ray),
         "photos": lambda: contested(photo_contest(options.photos, 8), options.rounds, options.ray),
+        "calls": calls,
         "memory": lambda: memory(counts),
         "core": lambda: core(sizes),
         "bytes": bytes_of_rows,

@@ -50,8 +50,8 @@ Item = TypeVar("Item")
 LOOKAHEAD = 4
 """Batches that are looked at together, to put inputs of about the same size into one."""
 
-CALL = 4.0
-"""What a call costs beside its inputs, as so many inputs of average size (3.6 for questions on a CPU: ``benchmarks.many``)."""
+CALL = 24.0
+"""What a call costs beside its inputs, as so many times what inputs of average size are padded to (questions on a CPU: 25)."""
 
 TOGETHER = 16
 """Inputs that are explained in one call where nothing else is said."""
@@ -285,8 +285,8 @@ def ends_of_batches(sizes: Sequence[float], most: int) -> list[int]:
 
     Without this, the few largest of the inputs that are looked at would make a whole batch as large as they are.
 
-    >>> ends_of_batches([5, 5, 5, 6, 6, 6, 40], 4), ends_of_batches([0, 0, 0, 0, 0], 2)
-    ([3, 6, 7], [2, 4, 5])
+    >>> ends_of_batches([8] * 60 + [37] * 4, 64), ends_of_batches([8] * 5, 2)
+    ([60, 64], [2, 4, 5])
 
     Args:
         sizes: how large the inputs are, in ascending order.
