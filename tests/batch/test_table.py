@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -302,6 +303,36 @@ def test_an_interrupt_in_the_middle_of_a_flush_leaves_every_row_once(tmp_path: P
         written(tmp_path, *([done(key)] for key in "abc"))
     assert keys(tmp_path) == ["a", "b"]
     assert [pq.read_metadata(part).num_rows for part in parts_of(tmp_path)] == [1, 1]
+
+
+def test_a_stop_at_any_step_of_adding_a_window_keeps_all_of_it_or_nothing(tmp_path: Path) -> None:
+    """Part of a window on the disk would be gone on with in other batches, and end in a table with other last digits."""
+    windows = [[done("a"), done("b")], [done("c"), done("d"), done("e")]]
+    kept = set()
+    for step in itertools.count(1):
+        steps, before = itertools.count(1), sys.gettrace()
+
+        def stopped(frame: Any, event: str, _: Any, *, steps: Any = steps, step: int = step) -> Any:
+            if frame.f_code is TableStore.put.__code__ and event == "line" and next(steps) == step:
+                raise KeyboardInterrupt
+            return stopped
+
+        folder = tmp_path / str(step)
+        try:
+            with TableStore.opened(folder, Manifest({})) as store:
+                store.put(windows[0])
+                sys.settrace(stopped)
+                try:
+                    store.put(windows[1])
+                finally:
+                    sys.settrace(before)
+        except KeyboardInterrupt:
+            found = "".join(keys(folder))
+            assert found in ("ab", "abcde")
+            kept.add(found)
+        else:
+            break
+    assert kept == {"ab", "abcde"}
 
 
 def test_all_again_leaves_each_row_until_it_is_replaced(tmp_path: Path) -> None:

@@ -528,15 +528,15 @@ class TableStore:
         """Add rows. They are on the disk after :meth:`flush`, which comes by itself every few seconds."""
         for row in rows:
             check_columns(row.columns)
-        for row in rows:
-            row = _tabled(row)
-            if row.key in self._waiting_at:
-                self._waiting[self._waiting_at[row.key]] = row
-            else:
-                self._waiting_at[row.key] = len(self._waiting)
-                self._waiting.append(row)
-            self._bytes += _size_of(row)
-            self._results = self._results or row.ok
+        new = [_tabled(row) for row in rows]
+        places = {row.key: i for i, row in enumerate(new, len(self._waiting))}
+        size, results = sum(map(_size_of, new)), any(row.ok for row in new)
+        # All in one step, for a signal may come between any two: of a window of which only some rows were written, the run that
+        # goes on would explain the others in other batches, to other last digits.
+        self._waiting.extend(new)
+        self._waiting_at.update(places)
+        self._bytes += size
+        self._results = self._results or results
         if self._bytes >= PART_BYTES or time.monotonic() - self._since >= PART_SECONDS:
             self.flush()
 
@@ -545,9 +545,10 @@ class TableStore:
         self._since = time.monotonic()
         if not self._waiting:
             return
-        self.layout = self.layout.holding(self._waiting, self.manifest.keep)
-        write_part(self.folder / part_name(self._next), self.layout.table(self._waiting))
-        for i, row in enumerate(self._waiting):
+        rows = list({row.key: row for row in self._waiting}.values())  # of two rows with one key, the later
+        self.layout = self.layout.holding(rows, self.manifest.keep)
+        write_part(self.folder / part_name(self._next), self.layout.table(rows))
+        for i, row in enumerate(rows):
             self._index.add(row.key, self._next, i, ok=row.ok, digest=row.input_digest)
         self._next += 1
         self._waiting, self._waiting_at, self._bytes = [], {}, 0
