@@ -118,6 +118,14 @@ def test_a_column_that_changes_its_type_is_the_same_wherever_runs_were_stopped(
     assert found.equals(whole, check_metadata=True)
 
 
+def test_large_whole_numbers_in_a_column_that_becomes_one_of_numbers_with_a_point(tmp_path: Path) -> None:
+    large = 2**53 + 1
+    rows = [done("a", columns={"id": large}), done("b", columns={"id": 0.5})]
+    apart, together = written(tmp_path / "apart", rows[:1], rows[1:]), written(tmp_path / "together", rows)
+    assert apart.arrow(["id"]).equals(together.arrow(["id"]))
+    assert apart.arrow(["id"]).to_pylist() == [{"id": float(large)}, {"id": 0.5}]
+
+
 def test_a_column_is_text_in_one_way(tmp_path: Path) -> None:
     for i, value in enumerate([5, 2.5, True, None, "x"]):
         written(tmp_path, [done(str(i), columns={"own": value})])

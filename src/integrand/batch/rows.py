@@ -402,7 +402,7 @@ class TableLayout:
             elif pa.types.is_string(part.type):  # not Arrow's own: a value has one text, whatever the column held before
                 have = pa.array([_as_type(value, "string") for value in have.to_pylist()], part.type)
             else:
-                have = have.cast(part.type)
+                have = have.cast(part.type, safe=False)  # whole numbers past 2**53 are rounded, as in a part of one run
             columns.append(have)
         return pa.Table.from_arrays(columns, schema=schema)
 
