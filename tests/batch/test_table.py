@@ -194,6 +194,22 @@ def test_a_column_of_the_tables_own_is_refused_at_once(tmp_path: Path, name: str
     assert keys(tmp_path) == ["c"]
 
 
+@pytest.mark.parametrize(
+    "found",
+    [{"status": "failed"}, {"status": "splendid"}, {"status": "converged", "failure": "no"}, Row(prediction="yes")],
+)
+def test_a_status_that_does_not_go_with_the_failure_is_refused(found: Any) -> None:
+    """The run would count the input as explained, and the next one, which reads the table, as failed; or the other way."""
+    with pytest.raises(OptionError, match=r"explain gave status='\w+' with failure=.*; expected one of converged"):
+        rows_of([found], 1)
+
+
+def test_an_empty_failure_is_none() -> None:
+    [row] = rows_of([{"prediction": "yes", "failure": ""}], 1)
+    assert row.ok
+    assert row.status == "exact"
+
+
 def test_dicts_of_a_users_function_become_rows() -> None:
     given = {
         "score": torch.tensor(2.0),

@@ -191,20 +191,30 @@ def _check_count(got: int, count: int) -> None:
 
 def _row_of(found: object) -> Row:
     if isinstance(found, Row):
-        return found
+        return _checked(found)
     if isinstance(found, Attribution):
         _check_count(len(found.certificate), 1)
         return attribution_row(found, 0)
     if callable(ask := getattr(found, "row", None)):
         row = ask()
         if isinstance(row, Row):
-            return row
+            return _checked(row)
     if isinstance(found, Mapping):
         return _row_of_mapping(found)
     raise OptionError(
         f"explain gave a {type(found).__name__} for an input; expected an integrand.Attribution, a result of integrand.apps, "
         "an integrand.batch.Row, or a dict with columns of one."
     )
+
+
+def _checked(row: Row) -> Row:
+    """A row whose status is known, and says the same as whether there is a failure: who reads the table goes by either."""
+    if row.status not in STATUSES or row.ok == (row.status == FAILED):
+        raise OptionError(
+            f"explain gave status={row.status!r} with failure={shortened(repr(row.failure), 60)}; expected one of "
+            f"{', '.join(STATUSES[:-1])} without a failure, or {FAILED!r} with one."
+        )
+    return row
 
 
 _TEXTS = ("prediction", "target", "status", "sentence", "failure", "attribution_file", "details")
@@ -216,7 +226,7 @@ def _row_of_mapping(found: Mapping[Any, Any]) -> Row:
     known = set(COLUMN_NAMES) - {"key", "input_digest"}
     ours: dict[str, Any] = {"status": FAILED if found.get("failure") else Status.EXACT.value}
     for name in known & found.keys():
-        if (value := found[name]) is None:
+        if (value := found[name]) is None or (name == "failure" and value == ""):
             continue
         try:
             if name == "attributions":
@@ -233,7 +243,7 @@ def _row_of_mapping(found: Mapping[Any, Any]) -> Row:
             raise OptionError(f"explain gave {name}={shortened(repr(value), 60)}; expected {what}.") from None
     columns = {key_text(str(name)): plain(value) for name, value in found.items() if name not in known}
     check_columns(columns)
-    return Row(**ours, columns=columns)
+    return _checked(Row(**ours, columns=columns))
 
 
 def _numbers(values: Any) -> np.ndarray[Any, Any]:
