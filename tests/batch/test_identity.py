@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,69 @@ def compiled(text: str) -> Any:
     return space["explain"]
 
 
+SCRIPT = """
+import logging
+import torch
+
+LOG = logging.getLogger("users_script")
+SCALE = {scale}
+
+
+def helped(x):
+    return x * {factor}
+
+
+class Net(torch.nn.Module):
+    MEAN = {mean}
+
+    def __init__(self, act=torch.relu, options=None):
+        super().__init__()
+        self.act, self.options = act, options
+
+    def forward(self, x):
+        self.last = x
+        return helped(self.act(x - self.MEAN[0])) * SCALE
+
+
+class Explains:
+    calls = 0
+
+    def _prepared(self, x):
+        return helped(x)
+
+    def __call__(self, items):
+        LOG.info("%d inputs", len(items))
+        self.calls += 1
+        return [dict(score=float(self._prepared(item))) for item in items]
+"""
+
+
+def script(scale: float = 1, factor: float = 1, mean: tuple[float, ...] = (0.0,)) -> SimpleNamespace:
+    """A script of a user's, as it is after an edit."""
+    space: dict[str, Any] = {"__name__": "users_script"}
+    exec(SCRIPT.format(scale=scale, factor=factor, mean=mean), space)
+    return SimpleNamespace(**space)
+
+
+def scripted(act: Any = torch.relu, options: Any = None, **edited: Any) -> ModelExplainer:
+    return ModelExplainer(script(**edited).Net(act, options).eval())
+
+
+def encoder(**options: Any) -> ModelExplainer:
+    torch.manual_seed(0)
+    return ModelExplainer(nn.TransformerEncoderLayer(8, options.pop("heads", 2), 4, batch_first=True, **options).eval())
+
+
+def in_packages(factor: float) -> Any:
+    """A function that takes another from a module within a package of the user's."""
+    package, inner = ModuleType("users_package"), ModuleType("users_package.inner")
+    exec(f"def changed(x):\n    return x * {factor}\n", vars(inner))
+    vars(package)["inner"] = inner
+    space: dict[str, Any] = {"__name__": "users_script", "users_package": package}
+    exec("def explain(items):\n    return [users_package.inner.changed(x) for x in items]\n", space)
+    return space["explain"]
+
+
 ONES = torch.ones(3)
 DIFFERENT: list[tuple[str, Any, Any]] = [
     ("weights", ModelExplainer(network(0)), ModelExplainer(network(1))),
@@ -160,6 +223,17 @@ DIFFERENT: list[tuple[str, Any, Any]] = [
     ("option within an object", Explainer(), Explainer(options=Options(tol=0.2))),
     ("a choice", Explainer(options=Options(kind=Kind.ONE)), Explainer(options=Options(kind=Kind.TWO))),
     ("a class", Explainer(kind=Scaled), Explainer(kind=Louder)),
+    ("a constant that a network's code names", scripted(), scripted(scale=2)),
+    ("a function that a network's code calls", scripted(), scripted(factor=2)),
+    ("a list of a network's class", scripted(), scripted(mean=(1.0,))),
+    ("a function that a network holds", scripted(), scripted(torch.tanh)),
+    ("a dict that a network holds", scripted(options={"a": 1}), scripted(options={"a": 2})),
+    ("an object that a network holds", scripted(options=Options()), scripted(options=Options(tol=0.2))),
+    ("a function that another method calls", script().Explains(), script(factor=2).Explains()),
+    ("a function in a module of a package", in_packages(1), in_packages(2)),
+    ("heads of an attention", encoder(), encoder(heads=4)),
+    ("the order of a layer's parts", encoder(), encoder(norm_first=True)),
+    ("a layer's activation", encoder(), encoder(activation="gelu")),
     ("a path", Explainer(kind=Path("a")), Explainer(kind=Path("b"))),
 ]
 
@@ -192,6 +266,18 @@ def test_to_explain_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     assert fingerprint(settings_of(explain)) == before
 
 
+def test_what_is_counted_logged_or_kept_of_the_last_inputs_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next call in a notebook would be refused, and so would a script that imports one more module that logs."""
+    users = script()
+    explains, net = users.Explains(), users.Net().eval()
+    before = settings_of(explains), settings_of(ModelExplainer(net))
+    explains([1.0])
+    net(ONES)
+    monkeypatch.setattr(users.LOG, "level", 10)
+    monkeypatch.setitem(users.LOG.manager.loggerDict, "another", users.LOG)
+    assert (settings_of(explains), settings_of(ModelExplainer(net))) == before
+
+
 def every() -> str:
     """One fingerprint of everything above, and that no address is in it."""
     told = [settings_of(one) for _, *pair in DIFFERENT for one in pair]
@@ -222,6 +308,16 @@ def test_what_holds_itself_and_what_is_large_is_told_in_few_words() -> None:
     assert len(json.dumps(settings_of(closing_over(loop)))) < 1_000_000
     large = settings_of(closing_over({"data": list(range(100_000)), "rows": {str(i): i for i in range(100_000)}}))
     assert len(json.dumps(large)) < 2000
+
+
+def test_a_network_whose_parts_hold_it_is_described() -> None:
+    inner, outer = scripted().model, scripted().model
+    outer.inner, inner.options = inner, [outer, nn.Linear(2, 2)]
+    assert settings_of(ModelExplainer(outer)) == settings_of(ModelExplainer(outer))
+    before = settings_of(ModelExplainer(outer))
+    with torch.no_grad():
+        inner.options[1].weight += 1  # in a list: no part of the network's own weights
+    assert settings_of(ModelExplainer(outer)) != before
 
 
 def test_weights_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import inspect
 import json
+import logging
 import re
 import sys
 import types
@@ -71,7 +72,13 @@ def described(value: object) -> Any:
 class Describer:
     """Describes values as JSON, each object once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, classes: bool = False) -> None:
+        """Begin with nothing described.
+
+        Args:
+            classes: whether what is described is the code of a class, so that classes it names are part of it.
+        """
+        self._classes = classes
         self._networks: dict[int, tuple[nn.Module, dict[str, Any]]] = {}
         self._count = 0
         self._met: dict[int, object] = {}  # the objects too, so that no id is used again
@@ -92,6 +99,8 @@ class Describer:
             return {"digest": digest_of_input(value)}
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
+        if isinstance(value, (logging.Logger, logging.Handler)):  # what is logged, and by how many, changes no result
+            return {"class": _name(type(value))}
         if isinstance(value, (Mapping, list, tuple, set, frozenset)) and len(value) > MOST_PARTS:
             return {"digest": digest_of_input(value), "length": len(value)}
         self._count += 1
@@ -122,7 +131,7 @@ class Describer:
         if inspect.isfunction(value):
             return {"function": _name(value)} | self._function(value, depth)
         if isinstance(value, type):
-            return {"class": _name(value)} | _class_code(value)
+            return {"class": _name(value)} | self._class_code(value, depth)
         if isinstance(value, enum.Enum) or inspect.isbuiltin(value):
             return str(value) if isinstance(value, enum.Enum) else _name(value)
         if (inner := getattr(value, "__wrapped__", None)) is not None:  # functools.lru_cache, and decorators like it
@@ -149,7 +158,7 @@ class Describer:
 
     def _object(self, value: Any, depth: int) -> Any:
         """An object by its class and its fields; by its ``settings``, if it has them."""
-        found = {"class": _name(type(value))} | _class_code(type(value))
+        found = {"class": _name(type(value))} | self._class_code(type(value), depth)
         if isinstance(own := getattr(value, "settings", None), Mapping):
             return found | self.described(dict(own), depth + 1)
         call = inspect.getattr_static(type(value), "__call__", None)
@@ -159,35 +168,76 @@ class Describer:
         if fields is None:
             text = _ADDRESS.sub("", repr(value))
             return found | {"text": text if len(text) <= MOST_PARTS else digest_of_input(text)}
-        ours = not is_installed(type(value))  # of the user's classes private fields count too
-        chosen = {name: part for name, part in fields.items() if not name.startswith("_") or (ours and _counts(part))}
-        return found | {name: self.described(part, depth + 1) for name, part in chosen.items()}
+        return found | {name: self.described(part, depth + 1) for name, part in _chosen(type(value), fields).items()}
 
     def _network(self, module: nn.Module) -> dict[str, Any]:
         """A network by its weights, its structure, and its code if it is the user's."""
         if id(module) not in self._networks:
             inside = list(getattr(module, "_orig_mod", module).modules())
+            # Before its parts, one of which may hold the network; to describe one once more would hash its weights again.
+            name = _name(type(module))
+            self._networks[id(module)] = module, {"network": name}
+            for one in inside:
+                self._networks.setdefault(id(one), (one, {"network": _name(type(one)), "in": name}))
             structure = hashlib.sha256(_text_of(module).encode("utf-8", "replace"))
             codes: dict[str, Any] = {}
             for one in inside:
-                if is_installed(type(one)):
-                    continue
-                codes |= {_name(type(one)): _class_code(type(one))}
-                temporary = [(name, one._buffers.get(name)) for name in sorted(one._non_persistent_buffers_set)]
-                for name, part in [*temporary, *vars(one).items()]:
-                    if name not in _OF_ALL_MODULES and (_is_plain(part) or isinstance(part, (Tensor, list, tuple))):
-                        structure.update(f"{name}={digest_of_input(part)}".encode("utf-8", "replace"))
-            found = {"network": _name(type(module)), "weights": weights_digest(module), "structure": structure.hexdigest()[:16]}
+                if not is_installed(type(one)) and _name(type(one)) not in codes:
+                    codes[_name(type(one))] = self._class_code(type(one), 0)
+                for field, part in _options_of(one).items():
+                    told = json.dumps(self._apart().described(part), sort_keys=True, default=str)
+                    structure.update(f"{field}={told}".encode("utf-8", "replace"))
+            found = {"network": name, "weights": weights_digest(module), "structure": structure.hexdigest()[:16]}
             if codes:
                 found["code"] = digest_of_input(json.dumps(codes, sort_keys=True))
             self._networks[id(module)] = module, found
-            for one in inside:  # to describe a part of a network once more would hash its weights again
-                self._networks.setdefault(id(one), (one, {"network": _name(type(one)), "in": found["network"]}))
         return self._networks[id(module)][1]
 
+    def _apart(self) -> Describer:
+        """One that knows the same networks, and nothing else of what was described."""
+        found = Describer(classes=self._classes)
+        found._networks = self._networks
+        return found
+
+    def _class_code(self, kind: type, depth: int) -> dict[str, Any]:
+        """The code of a class of the user's, with what it uses, its values, and what it inherits from others of the user's.
+
+        It does not depend on what was described before.
+        """
+        own = [one for one in kind.__mro__ if not is_installed(one)]
+        if not own:
+            return {}
+        if not self._classes:
+            return Describer(classes=True)._class_code(kind, 0)
+        self._met[id(kind)] = kind
+        found: dict[str, Any] = {}
+        for one in own:
+            for name, value in sorted(vars(one).items()):
+                if (function := _behind(value)) is not None:
+                    found.setdefault(name, self._function(function, depth + 1))
+                elif _is_plain(value) and not name.startswith("__"):
+                    found.setdefault(name, value)
+                elif isinstance(value, _DATA) and not name.startswith("_"):
+                    found.setdefault(name, self.described(value, depth + 1))
+        return {"code": digest_of_input(json.dumps(found, sort_keys=True, default=str))} if found else {}
+
+
+_DATA = (list, tuple, dict, set, frozenset, Tensor, np.ndarray)
+"""What a class holds beside plain values and functions, and results may depend on."""
 
 _OF_ALL_MODULES = frozenset(vars(nn.Module()))
 """Fields that are not a network's own."""
+
+
+def _options_of(module: nn.Module) -> dict[str, Any]:
+    """What a network holds beside weights. Of those of other packages too, whose text leaves out the heads of an attention."""
+    own = {name: part for name, part in vars(module).items() if name not in _OF_ALL_MODULES}
+    if is_installed(kind := type(module)):
+        return {name: part for name, part in _chosen(kind, own).items() if _is_plain(part) or inspect.isroutine(part)}
+    temporary = {name: module._buffers.get(name) for name in sorted(module._non_persistent_buffers_set)}
+    changed = _changed_by(kind)
+    lists = {name: part for name, part in own.items() if isinstance(part, (list, tuple)) and name not in changed}
+    return temporary | lists | _chosen(kind, own)
 
 
 def _text_of(module: nn.Module) -> str:
@@ -205,6 +255,20 @@ def _counts(value: object) -> bool:
     """Whether a private field of an object is described: options and functions are, caches, locks and handles are not."""
     known = (Tensor, np.ndarray, nn.Module, functools.partial, types.FunctionType, types.MethodType)
     return _is_plain(value) or isinstance(value, known)
+
+
+def _chosen(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the fields of an object that count: of the user's classes private ones too, but none that change as it works."""
+    ours = not is_installed(kind)
+    changed = _changed_by(kind) if ours else frozenset()
+    open_to_all = {name: part for name, part in fields.items() if not name.startswith("_") or (ours and _counts(part))}
+    return {name: part for name, part in open_to_all.items() if name not in changed}
+
+
+def _changed_by(kind: type) -> frozenset[str]:
+    """The fields that an object of the user's sets while it is called: what it has counted or kept of the last inputs."""
+    codes = [_behind(inspect.getattr_static(kind, name, None)) for name in ("__call__", "forward")]
+    return frozenset().union(*(_names_in(one.__code__)[3] for one in codes if one is not None and not is_installed(one)))
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -243,7 +307,7 @@ def _is_installed(package: str) -> bool:
 
 def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function names outside of itself: constants, functions, objects, and what it takes from the user's modules."""
-    loaded, stored, names = _names_in(function.__code__)
+    loaded, stored, names, _ = _names_in(function.__code__)
     for name in sorted(loaded - stored):
         if name not in function.__globals__:
             continue  # built in, or missing
@@ -251,22 +315,35 @@ def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         if not isinstance(value, types.ModuleType):
             yield name, value
         elif not _is_installed(value.__name__.partition(".")[0]):
-            taken = {part: getattr(value, part) for part in sorted(names) if hasattr(value, part)}
-            yield from ((f"{name}.{part}", held) for part, held in taken.items() if not isinstance(held, types.ModuleType))
+            yield from _taken(name, value, names, {id(value)})
+
+
+def _taken(path: str, module: types.ModuleType, names: frozenset[str], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """What may be meant by these names in a module of the user's, and in modules of it."""
+    for name in sorted(names):
+        if not hasattr(module, name):
+            continue
+        value = getattr(module, name)
+        if not isinstance(value, types.ModuleType):
+            yield f"{path}.{name}", value
+        elif id(value) not in seen and not _is_installed(value.__name__.partition(".")[0]):
+            seen.add(id(value))
+            yield from _taken(f"{path}.{name}", value, names, seen)
 
 
 @functools.lru_cache(maxsize=4096)
-def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The names that a code, and those within it, load from outside, store there, and use at all."""
+def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+    """The names that a code, and those within it, load from outside, store there, use at all, and store as fields."""
     steps = list(dis.get_instructions(code))
     loaded = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
     names = set(code.co_names)
+    fields = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             more = _names_in(constant)
-            loaded, stored, names = loaded | more[0], stored | more[1], names | more[2]
-    return frozenset(loaded), frozenset(stored), frozenset(names)
+            loaded, stored, names, fields = loaded | more[0], stored | more[1], names | more[2], fields | more[3]
+    return frozenset(loaded), frozenset(stored), frozenset(names), frozenset(fields)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -285,21 +362,6 @@ def _constant(value: object) -> str:
         parts = [_constant(part) for part in value]
         return repr(parts if isinstance(value, tuple) else sorted(parts))
     return _ADDRESS.sub("", repr(value))
-
-
-def _class_code(kind: type) -> dict[str, Any]:
-    """The code of a class of the user's, with its plain values and what it inherits from other classes of the user's."""
-    found: dict[str, Any] = {}
-    for one in kind.__mro__:
-        if is_installed(one):
-            continue
-        for name, value in vars(one).items():
-            function = _behind(value)
-            if function is not None:
-                found.setdefault(name, _code(function.__code__))
-            elif _is_plain(value) and not name.startswith("__"):
-                found.setdefault(name, value)
-    return {"code": digest_of_input(json.dumps(found, sort_keys=True))} if found else {}
 
 
 def _behind(value: Any) -> types.FunctionType | None:
