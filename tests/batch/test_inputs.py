@@ -175,11 +175,10 @@ def test_a_column_that_no_input_has_is_a_mistake_in_the_call() -> None:
 
 
 def test_a_folder_gives_its_files_in_order_without_what_is_hidden_or_ours(tmp_path: Path) -> None:
-    for name in ("b.png", "a.png", "c/d.png", ".hidden", "_notes", "c/.x", "out/_manifest.json", "out/part-000001.parquet"):
+    for name in ("b.png", "a.png", "c/d.png", ".hidden", "c/.x", "out/_manifest.json", "out/part-000001.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "linked").symlink_to(tmp_path / "a.png")
-    (tmp_path / "loop").symlink_to(tmp_path)
     assert keys(tmp_path) == ["a.png", "b.png", "c/d.png", "linked"]
     assert inputs_of(str(tmp_path))[1] == 4
     (tmp_path / "_manifest.json").write_bytes(b"")
@@ -189,6 +188,22 @@ def test_a_folder_gives_its_files_in_order_without_what_is_hidden_or_ours(tmp_pa
         read(tmp_path / "nowhere.csv")
     with pytest.raises(FileError, match="has another ending"):
         read(tmp_path / "a.png")
+
+
+def test_photos_of_a_camera_and_links_are_not_left_out_without_a_word(tmp_path: Path) -> None:
+    """Cameras name photos of some colour spaces _MG_0001.jpg and _DSC0001.jpg."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in ("_MG_0001.jpg", "IMG_0002.jpg"):
+        (photos / name).write_text("photo")
+    (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
+    (photos / "more").symlink_to(tmp_path, target_is_directory=True)
+    assert {one.key: one.problem for one in read(photos)} == {
+        "_MG_0001.jpg": "",
+        "IMG_0002.jpg": "",
+        "gone.jpg": "it is a link to nothing that is there",
+        "more": "it is a link to a folder, which is not gone into; give that folder itself",
+    }
 
 
 def test_a_folder_with_names_that_are_no_text(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from ..errors import FileError, IntegrandError, OptionError
 from ..files import reading
 from ..words import first_line, shortened, shown
 from .rows import Column, arrow, check_columns, key_text, plain
-from .table import MANIFEST
+from .table import FILES, MANIFEST
 
 Key = str | Callable[[Any], object] | None
 """What tells inputs apart: the name of a column, a function of the input, or None for its place (the path, for files)."""
@@ -330,12 +330,15 @@ def _files(folder: Path, under: str = "") -> Iterator[tuple[Any, str, str]]:
         return
     for one in inside:
         place = f"{under}/{one.name}" if under else one.name
-        if one.name.startswith((".", "_")) or (ours and one.name.startswith("part-")):
+        if one.name.startswith(".") or (ours and (one.name in (MANIFEST, FILES) or one.name.startswith("part-"))):
             continue
         if one.is_dir(follow_symlinks=False):
             yield from _files(folder, place)
         elif one.is_file():
             yield folder / place, "", key_text(place)
+        elif one.is_symlink():
+            to = "a folder, which is not gone into; give that folder itself" if one.is_dir() else "nothing that is there"
+            yield None, f"it is a link to {to}", key_text(place)
 
 
 def _parquet_rows(path: Path) -> int:
