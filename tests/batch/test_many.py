@@ -542,3 +542,10 @@ def test_progress_shows_the_failures(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert "3/3" in said
     assert "1 failed" in said
+
+
+def test_another_key_is_another_table(tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
+    ig.explain_many(rows, lengths, tmp_path, column="text", progress=False)
+    with pytest.raises(OptionError, match=r'key "id" \(there: "the place in the source"\)'):
+        ig.explain_many(rows, lengths, tmp_path, column="text", key="id", progress=False)

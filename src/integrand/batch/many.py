@@ -603,7 +603,7 @@ def explain_many(
     folder = Path(out)
     inputs, total = inputs_of(source, key=key, column=column, carry=carry)
     task = CallableTask(explain, folder, together=together, size=size, keep=attributions)
-    made = made_with(settings_of(explain), task.together, settings)
+    made = made_with(settings_of(explain), task.together, settings, key)
     summary: BatchSummary[KeyedInput] = BatchSummary()
     start = time.monotonic()
     with (
@@ -619,15 +619,17 @@ def explain_many(
     return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
 
 
-def made_with(known: Mapping[str, Any], together: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def made_with(known: Mapping[str, Any], together: int, settings: Mapping[str, Any] | None, key: Key) -> dict[str, Any]:
     """Everything that a row depends on beside its input, as the manifest of a table has it.
 
     Args:
         known: of what explains, from :func:`~integrand.batch.identity.settings_of`.
         together: inputs that are explained in one call.
         settings: what the user adds.
+        key: what tells inputs apart: with other keys, inputs that are done would come again under new ones.
     """
-    return {**known, "together": together, **({"settings": described(dict(settings))} if settings else {})}
+    named = "the place in the source" if key is None else key if isinstance(key, str) else "a function"
+    return {**known, "together": together, "key": named, **({"settings": described(dict(settings))} if settings else {})}
 
 
 @dataclass(frozen=True, repr=False)

@@ -703,8 +703,3 @@ class ExplainedTable:
             with _reading(path), path.open("rb") as file:
                 found += arrow().parquet.read_metadata(file).num_rows
         return found - sum(map(len, outdated(self.folder).values()))
-
-
-def with_file(row: Row, file: Path, folder: Path) -> Row:
-    """A row whose attributions are in a file beside the table."""
-    return replace(row, attributions=None, attribution_file=file.relative_to(folder).as_posix())
