@@ -143,6 +143,12 @@ def test_tables_in_memory() -> None:
 # ---- keys --------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_column_of_pandas_is_read_by_place_whatever_its_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    chosen = pandas.Series(["a", "b", "c", "d"])[[3, 1]]
+    assert [(one.key, one.item, one.problem) for one in read(chosen)] == [("0", "d", ""), ("1", "b", "")]
+
+
 def test_an_input_without_a_key_is_told_apart_from_all_others() -> None:
     rows = [
         {"id": 1, "x": 5},

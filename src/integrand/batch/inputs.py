@@ -180,11 +180,12 @@ def _length(source: object) -> int | None:
 
 def _indexed(source: Any) -> InputSource:
     """Inputs by their numbers: one that cannot be read does not end the run."""
+    by_place = getattr(source, "iloc", source)  # a Series of pandas has labels of its own, which after a filter have gaps
 
     def each() -> Iterator[tuple[Any, str, str]]:
         for i in range(len(source)):
             try:
-                item, problem = source[i], ""
+                item, problem = by_place[i], ""
             except Exception as error:
                 item, problem = None, f"it cannot be read ({type(error).__name__}: {first_line(error)})"
             yield item, problem, str(i)
