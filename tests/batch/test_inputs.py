@@ -249,6 +249,17 @@ def test_tables_of_text(tmp_path: Path) -> None:
     assert read(tmp_path / "utf16.tsv", key="id", column="text")[0].item == "ä"
 
 
+def test_a_quotation_mark_that_is_never_closed_is_said(tmp_path: Path) -> None:
+    """As pandas does; the csv module gives the rest of the file as the last cell of a row, which would be explained."""
+    file = tmp_path / "table.csv"
+    file.write_text('id,text\n1,"a\nb"\n2,"c\n' + "".join(f"{i},d\n" for i in range(3, 100)))
+    good, bad = read(file, key="id", column="text")
+    assert (good.key, good.item) == ("1", "a\nb")
+    assert bad.problem == "a quotation mark in it is never closed, so that the 98 lines to the end are one row"
+    file.write_text('id,text\n1,"a"\n2,"b"')  # no new line at the end
+    assert [one.problem for one in read(file)] == ["", ""]
+
+
 def test_tables_of_text_that_are_none(tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     for raw, said in ((b"", "has no heading"), (b"a,a\n1,2\n", "has two columns 'a'"), (b"caf\xe9,b\n", "not UTF-8")):

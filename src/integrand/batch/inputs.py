@@ -390,7 +390,8 @@ def _not_text(text: str) -> str:
 def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
     """The rows of a table of text; one with more or fewer cells than the heading has is a problem of its own."""
     with _text(path, "a table") as text:
-        rows = csv.reader(text, delimiter=delimiter)
+        lines = _Lines(text)
+        rows = csv.reader(lines, delimiter=delimiter)
         heading, why = _cells(rows)
         if why or not heading:
             said = f" that can be read ({why})" if why else ""
@@ -401,12 +402,32 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
             cells, why = _cells(rows)
             if cells is None and not why:
                 return
+            if cells is not None and lines.ended:  # more was wanted than there is
+                why = f"a quotation mark in it is never closed, so that the {lines.taken:,} lines to the end are one row"
+            lines.taken = 0
             if not why and cells and len(cells) != len(heading):
                 why = f"it has {len(cells)} cells; expected {len(heading)}, as the heading has"
             if why:
                 yield None, why
             elif cells:
                 yield dict(zip(heading, cells, strict=True)), ""
+
+
+class _Lines:
+    """The lines of a text, which tells whether its end was met, and how many lines were taken since somebody looked."""
+
+    def __init__(self, text: IO[str]) -> None:
+        self._text, self.ended, self.taken = text, False, 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        if not (line := self._text.readline()):
+            self.ended = True
+            raise StopIteration
+        self.taken += 1
+        return line
 
 
 def _cells(rows: Any) -> tuple[list[str] | None, str]:
