@@ -120,6 +120,21 @@ def test_a_job_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not Path("tabel").exists()
 
 
+def test_inputs_whose_key_another_one_has_are_not_said_to_be_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors.jsonl").write_text('{"id": "a", "x": [1.0]}\n{"id": "a", "x": [2.0]}\n{"id": "b", "x": [1.0]}\n')
+    job(tmp_path, "{source: vectors.jsonl, key: id, out: table, explain: 'tests.cli.test_run_command:summed'}")
+    ran = CliRunner().invoke(app, ["run", "job.yaml", "--trust"])
+    assert ran.exit_code == 1
+    assert "left out, as another input has its key: a" in ran.output
+    assert "2 of 3 inputs explained, 1 left out, as key= gives them that of another input;" in " ".join(ran.output.split())
+
+
+def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What explains in a job of the tests."""
+    return [{"score": sum(row["x"])} for row in rows]
+
+
 def test_an_address_at_which_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "numbers.jsonl").write_text(json.dumps({"id": "a", "label": 1}) + "\n", encoding="utf-8")

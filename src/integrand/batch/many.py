@@ -151,6 +151,7 @@ class BatchSummary(Generic[Item]):
         failed: how many could not be explained.
         reasons: the first of them, each with the reason.
         repeated: inputs whose key an earlier one had.
+        left_out: those of them that are other inputs than the earlier one, which was explained: the table has nothing of them.
         clashes: keys that two different inputs have, the first of them.
         missed: inputs of this run whose tolerance was not met.
     """
@@ -163,6 +164,7 @@ class BatchSummary(Generic[Item]):
     failed: int = 0
     reasons: list[tuple[Item, str]] = field(default_factory=list)
     repeated: int = 0
+    left_out: int = 0
     clashes: list[str] = field(default_factory=list)
     missed: int = 0
 
@@ -170,6 +172,7 @@ class BatchSummary(Generic[Item]):
         """Count one more input."""
         self.total += 1
         self.repeated += outcome.repeated
+        self.left_out += outcome.clashes and not outcome.failed
         if outcome.clashes and len(self.clashes) < self.NAMED:
             self.clashes.append(outcome.key)
         if outcome.failed:
@@ -647,14 +650,21 @@ class ManyExplained:
     seconds: float
 
     @property
+    def explained(self) -> int:
+        """Inputs that have a result of their own, or that of an input that is the same."""
+        return self.summary.explained - self.summary.left_out
+
+    @property
     def sentence(self) -> str:
         """How the run went, in one line."""
         one = self.summary
-        parts = [f"{one.explained:,} of {one.total:,} inputs explained"]
+        parts = [f"{self.explained:,} of {one.total:,} inputs explained"]
         parts += [f"{one.known:,} of them before"] if one.known else []
         parts += [f"{one.missed:,} not as exactly as asked for"] if one.missed else []
         parts += [f"{one.failed:,} failed (retry_failed=True tries them again)"] if one.failed else []
-        parts += [f"{one.repeated:,} had the key of an earlier one"] if one.repeated else []
+        parts += [f"{one.left_out:,} left out, as key= gives them that of another input"] if one.left_out else []
+        same = one.repeated - one.left_out
+        parts += [f"{same:,} had the key of an earlier one"] if same else []
         files = self.table.parts
         where = f"{shown(str(self.table.folder))} ({byte_size(sum(path.stat().st_size for path in files))})"
         return f"{', '.join(parts)}; {self.seconds:.0f} s; table in {where}."

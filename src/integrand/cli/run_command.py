@@ -20,6 +20,7 @@ import typer
 
 from ..apps.command_line import (
     EXPERTS,
+    FAILURES,
     NETWORK,
     OUTPUT,
     Debug,
@@ -238,7 +239,11 @@ def run(
         )
     say_failures(found.summary, lambda item: str(item.key))
     print_line(found.sentence.replace("retry_failed=True", "--retry-failed"))
+    for key in found.summary.clashes[:FAILURES]:
+        print_line(f"left out, as another input has its key: {key}", err=True)
     end_with(found.summary)
+    if found.summary.left_out:
+        raise typer.Exit(1 if found.explained else 2)
 
 
 def _here(what: JobFile, explain: JobExplain, folder: Path, how: dict[str, Any]) -> ManyExplained:
