@@ -36,7 +36,13 @@ def job(folder: Path, text: str) -> Path:
 
 def test_all_that_a_job_may_say(tmp_path: Path) -> None:
     what, explain = read_job(job(tmp_path, WHOLE), trust=True)
-    assert (what.source, what.out, what.key, what.carry, what.together) == ("numbers.jsonl", "table", "id", ("label",), 8)
+    assert (what.source, what.out, what.key, what.carry, what.together) == (
+        "numbers.jsonl",
+        "table",
+        "id",
+        {"label": "label"},
+        8,
+    )
     assert (what.ray.actors, what.ray.num_gpus, what.ray.num_cpus, what.ray.address) == ((1, 8), 0.5, 2.0, "10.0.0.1:6379")
     assert explain == JobExplain("", "tests.batch.ray_inputs:make", {}, True)
     short, explain = read_job(job(tmp_path, "{source: a.csv, out: b, explain: questions, ray: {actors: 2}}"))
@@ -133,6 +139,20 @@ def test_inputs_whose_key_another_one_has_are_not_said_to_be_explained(tmp_path:
 def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What explains in a job of the tests."""
     return [{"score": sum(row["x"])} for row in rows]
+
+
+def test_a_column_that_the_table_has_of_its_own_is_carried_under_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors.jsonl").write_text('{"id": "a", "x": [1.0], "target": "cat"}\n')
+    text = "{source: vectors.jsonl, out: table, explain: 'tests.cli.test_run_command:summed', carry: "
+    job(tmp_path, text + "[target]}")
+    refused = CliRunner().invoke(app, ["run", "job.yaml", "--trust"])
+    assert "carry={'target': 'own_target'}" in str(refused.exception)
+    job(tmp_path, text + "{'target': 'own_target'}}")  # what the message says
+    assert CliRunner().invoke(app, ["run", "job.yaml", "--trust"]).exit_code == 0
+    assert [row.columns for row in ExplainedTable.open("table").rows()] == [{"own_target": "cat"}]
 
 
 def test_an_address_at_which_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +79,7 @@ class JobFile:
         out: the folder of the table.
         key: the column that tells inputs apart.
         column: the column that is explained.
-        carry: further columns that are copied into the table.
+        carry: further columns that are copied into the table, with their names there; a file may list them as they are.
         together: inputs that are explained in one call.
         attributions: how attributions are kept.
         title: what the job is about.
@@ -90,7 +90,7 @@ class JobFile:
     out: str
     key: str | None = None
     column: str | None = None
-    carry: tuple[str, ...] = ()
+    carry: dict[str, str] = field(default_factory=dict)
     together: Annotated[int, Within(1, 1_000_000)] | None = None
     attributions: Annotated[str, Among(KEPT)] = "auto"
     title: str = ""
@@ -345,6 +345,10 @@ def read_job(path: Path, *, trust: bool = False) -> tuple[JobFile, JobExplain]:
         del told["ray"]
     if isinstance(told.get("carry"), str):
         raise FileError(f"{name}: carry is {said(told['carry'])}; expected a list of columns: [{told['carry']}].")
+    if isinstance(told.get("carry"), list):
+        told["carry"] = {column: column for column in fitted(tuple[str, ...], told["carry"], what=f"{name}: carry")}
+    elif "carry" in told and told["carry"] is None:
+        del told["carry"]
     what = fitted(JobFile, told, what=name)
     if len(what.ray.actors) == 2 and what.ray.actors[0] > what.ray.actors[1]:
         raise FileError(f"{name}: ray.actors is {list(what.ray.actors)}; expected the least and the most, in this order.")
