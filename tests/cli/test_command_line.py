@@ -235,6 +235,37 @@ def test_a_bar_shows_what_is_done_and_the_time_left(monkeypatch: pytest.MonkeyPa
     assert r"cat\x1b[2J.png" in text
 
 
+def test_inputs_of_an_earlier_run_count_neither_for_the_rate_nor_for_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    clock = [1000.0]
+    monkeypatch.setattr(command_line.time, "monotonic", lambda: clock[0])
+    with working() as screen:
+        bar = screen.batch(14, "photos")
+        bar._bar.get_time = lambda: clock[0]  # type: ignore[union-attr]
+        bar.advance(5)
+        bar.advance(1, 1)
+        bar.begin("7.jpg")
+        inputs = bar._bar.tasks[0]  # type: ignore[union-attr]
+        assert (inputs.completed, inputs.time_remaining, inputs.fields["left"]) == (6, None, "left, 1 failed")
+        for _ in range(2):  # a photo takes longer than what rich looks back on
+            clock[0] += 40.0
+            bar.advance(1)
+        assert inputs.fields["left"] == "left, 1.5 a minute, 1 failed"
+        assert inputs.time_remaining == 6 * 40
+
+
+def test_a_bar_on_a_narrow_terminal_shows_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := Terminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    with working() as screen:
+        bar = screen.batch(10_000, "molecules")
+        bar.begin("C[C@H]1O[C@@H](O[C@@H]2C[C@@H]3O[C@](O)(C[C@H](O)[C@H]3C(O)=O)C[C@@H](O)C[C@H]4O")
+        bar.advance(9_998, 1_234)
+        bar._bar.refresh()  # type: ignore[union-attr]
+        assert "…" not in said.getvalue()
+        assert ", 1234 failed" in said.getvalue()
+
+
 def test_answers_go_to_standard_output_and_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with working() as screen, screen.loading():
         bar = screen.batch(2, "photos")

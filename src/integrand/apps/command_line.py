@@ -90,6 +90,9 @@ RetryFailed = Annotated[
 FAILURES = 20
 """The most inputs that are named at the end because they could not be explained."""
 
+WIDE = 100
+"""Columns of a terminal from which on a bar is shown with all that belongs to it; below, it is shorter."""
+
 
 class ScoreName(enum.StrEnum):
     """The scale on which a prediction is explained."""
@@ -434,17 +437,20 @@ def working(*, quiet: bool = False) -> Iterator[Screen]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    console = Console(stderr=True)
+    wide = console.width >= WIDE
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=24 if wide else 8),
         TaskProgressColumn(),
-        TimeElapsedColumn(),
+        *([TimeElapsedColumn()] if wide else []),
         TimeRemainingColumn(),
         TextColumn("{task.fields[left]}"),
     )
     # What commands print is theirs to place: redirecting would send the answer to standard error.
     how: dict[str, Any] = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with Progress(*columns, console=Console(stderr=True), **how) as bar:
+    # The time left is that of the whole run: an input may take longer than the half minute that is looked back on otherwise.
+    with Progress(*columns, console=console, speed_estimate_period=math.inf, **how) as bar:
         _LIVE.append(bar)
         screen = Screen(bar)
         try:
@@ -466,8 +472,10 @@ class BatchBar:
         """
         self._bar, self._total, self._what = bar, total, what
         self._done, self._gradients, self._share = 0, 0, 0.0
-        self._failed, self._since = 0, time.monotonic()
+        self._failed, self._before, self._since = 0, 0, time.monotonic()
+        self._begun = False
         self._parts, self._part = 1, 0
+        self._longest = 40 if bar is None or bar.console.width >= WIDE else 20
         self._inputs: TaskID | None = None
         self._work: TaskID | None = None
         if bar is not None:
@@ -483,11 +491,15 @@ class BatchBar:
         """
         if self._bar is None or self._inputs is None or self._work is None:
             return
-        name = shown(name)  # a bar has one line
+        name = shown(name)[: self._longest]  # a bar has one line
+        if not self._begun:  # what was done before took no time: it tells nothing of how long the rest will take
+            self._begun, self._before, self._since = True, self._done, time.monotonic()
+            self._bar.reset(self._inputs, completed=self._done, left=self._left())
+            self._bar.advance(self._inputs, 0)  # from here on the time is taken
         self._gradients, self._share, self._parts, self._part = 0, 0.0, parts, 0
-        self._bar.reset(self._work, total=None, description=name[:40], left="")
+        self._bar.reset(self._work, total=None, description=name, left="")
         if not self._what:
-            self._bar.update(self._inputs, description=name[:40])
+            self._bar.update(self._inputs, description=name)
 
     def advance(self, count: int, failed: int = 0) -> None:
         """Count inputs that are done with, and how many of them failed; shows how many are done in a second."""
@@ -495,12 +507,13 @@ class BatchBar:
         self._failed += failed
         if self._bar is not None and self._inputs is not None:
             said = {"description": f"{self._done} of {self._total} {self._what}"} if self._what else {}
-            rate = self._done / max(time.monotonic() - self._since, 1e-3)
-            pace = (
-                f"{rate:.0f} a second" if rate >= 10 else f"{rate:.1f} a second" if rate >= 1 else f"{60 * rate:.0f} a minute"
-            )
-            left = f"left, {pace}" + (f", {self._failed} failed" if self._failed else "")
-            self._bar.update(self._inputs, advance=count, left=left, **said)  # type: ignore[arg-type]
+            self._bar.update(self._inputs, advance=count, left=self._left(), **said)  # type: ignore[arg-type]
+
+    def _left(self) -> str:
+        """What stands after the time left: the pace of this run, and how many inputs failed."""
+        rate = (self._done - self._before) / max(time.monotonic() - self._since, 1e-3)
+        pace = [f"{_rounded(rate)} a second" if rate >= 1 else f"{_rounded(60 * rate)} a minute"] if rate else []
+        return ", ".join(["left", *pace, *([f"{self._failed} failed"] if self._failed else [])])
 
     def tell(self, step: GradientProgress) -> None:
         """Show how much of the work on the input at hand is done.
@@ -518,6 +531,11 @@ class BatchBar:
         share = (self._part + step.gradients / max(step.expected, step.gradients, 1)) / self._parts
         self._share = max(self._share, share)
         self._bar.update(self._work, completed=self._share, total=1.0, left="left")
+
+
+def _rounded(rate: float) -> str:
+    """A rate with two digits, or as a whole number."""
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 @contextmanager

@@ -734,17 +734,26 @@ def watching(option: bool | BatchWatcher | None, total: int | None) -> Iterator[
     except ImportError:  # the bar is a nicety
         yield _Nobody()
         return
-    with tqdm(total=total, unit="input", dynamic_ncols=True) as bar:
-        yield _TqdmWatcher(bar)
+    watcher = _TqdmWatcher(functools.partial(tqdm, total=total, unit="input", dynamic_ncols=True))
+    try:
+        yield watcher
+    finally:
+        watcher.close()
 
 
 class _TqdmWatcher:
     """A bar with the rate, the time left and the failures."""
 
-    def __init__(self, bar: Any) -> None:
-        self._bar, self._failed = bar, 0
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make, self._bar = make, make()
+        self._begun, self._failed = False, 0
 
     def begin(self, name: str) -> None:
+        if not self._begun and self._bar.n:  # what was done before took no time, and does not count for the rate
+            self._bar.leave = False
+            self._bar.close()
+            self._bar = self._make(initial=self._bar.n)
+        self._begun = True
         self._bar.set_description(shown(name)[:30], refresh=False)
 
     def advance(self, count: int, failed: int = 0) -> None:
@@ -752,3 +761,6 @@ class _TqdmWatcher:
         if self._failed:
             self._bar.set_postfix_str(f"{self._failed} failed", refresh=False)
         self._bar.update(count)
+
+    def close(self) -> None:
+        self._bar.close()
