@@ -43,6 +43,7 @@ from torch import nn
 import integrand as ig
 from integrand.apps import questions
 from integrand.apps.questions.model import words_of
+from integrand.batch.many import LOOKAHEAD
 from integrand.batch.rows import Row
 from integrand.certificate import ExampleCertificate
 
@@ -432,7 +433,7 @@ class Metered:
         start, wall = time.thread_time(), time.time()
         rows: list[Row] = self._explain(items)
         with self._file.open("a") as file:
-            file.write(f"{time.thread_time() - start} {wall} {time.time()}\n")
+            file.write(f"{time.thread_time() - start} {wall} {time.time()} {time.process_time()}\n")
         return rows
 
 
@@ -445,17 +446,26 @@ def with_actors(contest: Contest) -> dict[str, Any]:
     from integrand.batch.ray import explain_dataset
 
     _connect()
-    few = dict(list(contest.inputs.items())[: 8 * contest.explain.together])
+    few = dict(list(contest.inputs.items())[: 2 * LOOKAHEAD * contest.explain.together])
     found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:  # the first run also starts Ray's own processes
+        explain_dataset(few, functools.partial(Metered, contest.make, folder), Path(folder) / "table", progress=False)
     for actors in (1, 2):
         costs = []
         for inputs in (few, contest.inputs):
             with tempfile.TemporaryDirectory() as folder:
                 make = functools.partial(Metered, contest.make, folder)
-                start, used = time.perf_counter(), all_processes()
+                start, own, others = time.perf_counter(), time.process_time(), of_others()
                 explain_dataset(inputs, make, Path(folder) / "table", actors=actors, progress=False)
-                wall, used = time.perf_counter() - start, all_processes() - used
-                lines = [line.split() for file in Path(folder).glob("*.txt") for line in file.read_text().splitlines()]
+                wall, own = time.perf_counter() - start, time.process_time() - own
+                ray_itself = sum(max(0.0, used - others.get(pid, 0.0)) for pid, used in of_others().items())
+                files = {
+                    int(file.stem): [line.split() for line in file.read_text().splitlines()]
+                    for file in Path(folder).glob("*.txt")
+                }
+            lines = [line for each in files.values() for line in each]
+            ends = sum(float(each[-1][3]) for each in files.values())  # of the actors, which are no more
+            used = own + ray_itself + ends
             explaining = sum(float(line[0]) for line in lines)
             span = max(float(line[2]) for line in lines) - min(float(line[1]) for line in lines)
             costs.append({"rows": len(inputs), "wall": wall, "seconds": used, "explaining": explaining, "span": span})
@@ -480,18 +490,19 @@ def _connect() -> None:
         ray.init("local", num_cpus=2, object_store_memory=200 << 20, **quiet)
 
 
-def all_processes() -> float:
-    """Seconds of the processor that this process, and all that it has started, have used."""
+def of_others() -> dict[int, float]:
+    """Seconds of the processor that those processes of Ray have used that outlive a run: by their number."""
     import psutil
 
-    total = 0.0
-    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+    found = {}
+    for one in psutil.Process().children(recursive=True):
         try:
-            used = one.cpu_times()
+            used, name = one.cpu_times(), " ".join(one.cmdline())
         except psutil.Error:  # it has ended meanwhile
             continue
-        total += used.user + used.system + used.children_user + used.children_system
-    return total
+        if "MapWorker" not in name:  # an actor, which says itself what it used
+            found[one.pid] = used.user + used.system
+    return found
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------
@@ -705,12 +716,12 @@ def paper() -> dict[str, float]:
     load, most = rows * table["microseconds_each"] / 1e6, 1e6 / table["microseconds_each"] / rate
     line("driver: processor", load, f"{load:.0%} of a core", f"{rows:,.0f} x {table['microseconds_each']:.0f} us, measured")
     line("GPUs that fill that core", most, f"{most:,.0f}", f"1 s / {table['microseconds_each']:.0f} us / {rate:.1f}")
-    flight = 2 * 4 * best["together"] * 3 * 224 * 224
+    flight = 2 * LOOKAHEAD * best["together"] * 3 * 224 * 224
     line(
         "object store, pixels",
         flight,
         f"{flight / 1e6:.0f} MB a GPU",
-        f"2 windows x 4 x {best['together']} photos x 150,528 bytes",
+        f"2 windows x {LOOKAHEAD} x {best['together']} photos x 150,528 bytes",
     )
     keys = 2 * PHOTOS * known["core"]["bytes_per_key"]
     line("driver: keys in memory", keys, f"{keys / 1e9:.1f} GB", f"2 x {PHOTOS:,} x {known['core']['bytes_per_key']:.0f} bytes")
