@@ -264,6 +264,15 @@ def test_a_bar_on_a_narrow_terminal_shows_the_time_left(monkeypatch: pytest.Monk
         bar._bar.refresh()  # type: ignore[union-attr]
         assert "…" not in said.getvalue()
         assert ", 1234 failed" in said.getvalue()
+def test_a_bar_over_inputs_whose_number_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with working() as screen:
+        bar = screen.batch(None, "inputs")
+        bar.begin("line 1")
+        bar.advance(5, 1)
+        inputs = bar._bar.tasks[0]  # type: ignore[union-attr]
+        assert (inputs.description, inputs.visible, inputs.total) == ("5 inputs", True, None)
+        assert re.fullmatch(r"\d+(\.\d)? a (second|minute), 1 failed", inputs.fields["left"])
 
 
 def test_answers_go_to_standard_output_and_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -418,11 +418,11 @@ class Screen:
             self._bar.stop()
             _LIVE.remove(self._bar)
 
-    def batch(self, total: int, what: str = "") -> BatchBar:
+    def batch(self, total: int | None, what: str = "") -> BatchBar:
         """Add the bars of a run over inputs.
 
         Args:
-            total: how many there are.
+            total: how many there are; None if that is not known.
             what: what to call them; if empty, there is one line, called after the input at hand.
         """
         return BatchBar(self._bar, total, what)
@@ -462,12 +462,12 @@ def working(*, quiet: bool = False) -> Iterator[Screen]:
 class BatchBar:
     """A bar over inputs with the time left, and one over the work on the input at hand if there is something to call them."""
 
-    def __init__(self, bar: Progress | None, total: int, what: str = "") -> None:
+    def __init__(self, bar: Progress | None, total: int | None, what: str = "") -> None:
         """Add the lines of the bar.
 
         Args:
             bar: what draws them; None to draw nothing.
-            total: how many inputs there are.
+            total: how many inputs there are; None if that is not known.
             what: what to call the inputs; if empty, there is one line, called after the input at hand.
         """
         self._bar, self._total, self._what = bar, total, what
@@ -479,7 +479,8 @@ class BatchBar:
         self._inputs: TaskID | None = None
         self._work: TaskID | None = None
         if bar is not None:
-            self._inputs = bar.add_task(what, total=total, visible=total > 1, left="left")
+            several = total is None or total > 1
+            self._inputs = bar.add_task(what, total=total, visible=several, left="left" if total else "")
             self._work = bar.add_task(what, total=None, visible=bool(what) or total == 1, left="")
 
     def begin(self, name: str, parts: int = 1) -> None:
@@ -506,14 +507,16 @@ class BatchBar:
         self._done += count
         self._failed += failed
         if self._bar is not None and self._inputs is not None:
-            said = {"description": f"{self._done} of {self._total} {self._what}"} if self._what else {}
+            known = f" of {self._total}" if self._total is not None else ""
+            said = {"description": f"{self._done}{known} {self._what}"} if self._what else {}
             self._bar.update(self._inputs, advance=count, left=self._left(), **said)  # type: ignore[arg-type]
 
     def _left(self) -> str:
         """What stands after the time left: the pace of this run, and how many inputs failed."""
         rate = (self._done - self._before) / max(time.monotonic() - self._since, 1e-3)
         pace = [f"{_rounded(rate)} a second" if rate >= 1 else f"{_rounded(60 * rate)} a minute"] if rate else []
-        return ", ".join(["left", *pace, *([f"{self._failed} failed"] if self._failed else [])])
+        left = [] if self._total is None else ["left"]
+        return ", ".join([*left, *pace, *([f"{self._failed} failed"] if self._failed else [])])
 
     def tell(self, step: GradientProgress) -> None:
         """Show how much of the work on the input at hand is done.

@@ -274,7 +274,7 @@ def _bar(source: str, wanted_quiet: bool) -> Iterator[BatchWatcher]:
     from ..batch.inputs import source_of
 
     with working(quiet=wanted_quiet) as screen:
-        yield screen.batch(source_of(_source(source)).total or 0, "inputs")
+        yield screen.batch(source_of(_source(source)).total, "inputs")
 
 
 @contextmanager
