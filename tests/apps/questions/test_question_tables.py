@@ -65,6 +65,16 @@ def stopping(monkeypatch: pytest.MonkeyPatch, after: int) -> list[str]:
     return asked
 
 
+def test_a_label_that_was_corrected_in_the_file_is_corrected_in_the_table(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "asked.csv"
+    file.write_text("question,label\nwho won ?,place\nwhere is it ?,place\n")
+    assert run("questions", "asked.csv", "--out", "table").exit_code == 0
+    file.write_text("question,label\nwho won ?,person\nwhere is it ?,place\n")
+    again = run("questions", "asked.csv", "--out", "table")
+    assert "(1 done before)" in again.output
+    assert {row["key"]: row["label"] for row in rows(tmp_path / "table")} == {"1": "person", "2": "place"}
+
+
 def test_a_result_is_drawn_again_from_its_row(trec: questions.Classifier) -> None:
     (one,) = trec.explain(["who is 花子 ?"], target="number", tol=0.1)
     row = one.row()
