@@ -562,9 +562,9 @@ def explain_many(
 ) -> ManyExplained:
     """Explain many inputs into a folder of Parquet parts, one row each; the same call goes on where an earlier one was stopped.
 
-    A kill at any moment costs the last few seconds. An input that cannot be read or explained becomes a row that says why, and
-    the run goes on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what
-    differs.
+    A kill at any moment costs the last few seconds, and the inputs at hand: at most four times as many as are explained
+    ``together``. An input that cannot be read or explained becomes a row that says why, and the run goes on. Rows of runs with
+    other weights, options or versions are never mixed: that is an error that says what differs.
 
     >>> import tempfile, torch, integrand as ig
     >>> model = torch.nn.Linear(3, 1).eval()

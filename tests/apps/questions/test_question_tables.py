@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 import integrand as ig
 from integrand.apps import questions
+from integrand.apps.command_line import BatchBar
 from integrand.apps.questions import WordAttribution, model
 from integrand.apps.text import text_batch
 from integrand.batch import ExplainedTable, many
@@ -73,6 +74,18 @@ def test_a_label_that_was_corrected_in_the_file_is_corrected_in_the_table(run: R
     again = run("questions", "asked.csv", "--out", "table")
     assert "(1 done before)" in again.output
     assert {row["key"]: row["label"] for row in rows(tmp_path / "table")} == {"1": "person", "2": "place"}
+
+
+def test_without_a_table_too_a_text_that_fails_later_does_not_end_the_run(trec: questions.Classifier) -> None:
+    def explain(texts: list[str]) -> Any:
+        if "odd" in texts:
+            raise OptionError("got an odd text")
+        return trec.explain(texts, tol=0.5)
+
+    task = text_batch.TextTask(explain, size=len)
+    items = [text_batch.text_input(i, text) for i, text in enumerate(["who ?", "odd", "where ?"], 1)]
+    found = list(text_batch.explained(task, items, None, BatchBar(None, 3)))
+    assert [(one.key, one.failed) for one in found] == [("1", False), ("2", True), ("3", False)]
 
 
 def test_a_result_is_drawn_again_from_its_row(trec: questions.Classifier) -> None:

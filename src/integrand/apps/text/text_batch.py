@@ -458,8 +458,10 @@ def explained(
     if store is not None:
         yield from explain_each(task, items, store, watcher=watch, retry_failed=retry_failed)
         return
+    proven = False
     for window in windows(task, items):
-        rows = explain_window(task, {item.key: item for item in window}, watch)
+        rows = explain_window(task, {item.key: item for item in window}, watch, proven=proven)
+        proven = proven or any(row.ok for row in rows.values())
         for item in window:
             row = rows[item.key]
             yield BatchOutcome(item, item.key, lambda row=row: row, failed=not row.ok)  # type: ignore[misc]
