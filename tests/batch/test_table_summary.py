@@ -231,6 +231,13 @@ def test_an_input_that_is_only_a_number_says_what_it_is(said: TableSummary, phot
     assert photos.summary().listed[0].name.startswith("photos/")
 
 
+def test_a_text_that_did_not_come_along_is_told_by_its_words(tmp_path: Path) -> None:
+    row = Row(key="17", status="converged", prediction="person", features=("Who", "was", "he", "?"), attributions=np.ones(4))
+    texts = made(tmp_path / "texts", [row], parts=1, command="questions").summary().listed[0]
+    columns = made(tmp_path / "columns", [row], parts=1).summary().listed[0]
+    assert (texts.name, columns.name) == ("17: Who was he ?", "17")
+
+
 def test_failures_that_say_the_same_are_counted_together(photos: ExplainedTable) -> None:
     found = photos.summary()
     assert [(one.text[:14], one.inputs) for one in found.failures] == [("photos/11.jpg ", 3)]

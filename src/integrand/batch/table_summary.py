@@ -1070,7 +1070,7 @@ def _one(reader: TableReader, row: Row, why: Sequence[str], found: Mapping[str, 
         values=values,
         columns={name: _shown(value) for name, value in row.columns.items() if value is not None},
         link=_link(row, base),
-        about=_about(row),
+        about=_about(reader, row),
     )
 
 
@@ -1123,10 +1123,13 @@ def _strongest(names: Sequence[str] | None, values: Any) -> tuple[tuple[str, flo
     return tuple(sorted(known, key=lambda one: -abs(one[1]))[:STRONGEST])
 
 
-def _about(row: Row) -> str:
-    """What an input is, in its own words, where its key is only its place."""
+def _about(reader: TableReader, row: Row) -> str:
+    """What an input is, in its own words, where its key is only its place; of a text that did not come along, its words."""
+    if not row.key.isdecimal():
+        return ""
     told = next((value for name in ABOUT if isinstance(value := row.columns.get(name), str)), "")
-    return shortened(told, 200) if row.key.isdecimal() else ""
+    words = " ".join(map(str, row.features)) if not told and row.features and reader.part == "word" else ""
+    return shortened(told or words, 200)
 
 
 def _link(row: Row, base: Path) -> str:

@@ -44,7 +44,8 @@ STYLE = """
 .tally caption{text-align:left;color:var(--soft);font-size:.875rem;padding:0 0 .35rem}
 .tally :is(th,td){padding:.2rem .75rem .2rem 0;border-top:1px solid var(--line)}
 .tally thead :is(th,td){border:0;color:var(--soft);font-size:.8125rem;font-weight:400;white-space:nowrap}
-.tally tbody th{font-weight:400;overflow-wrap:anywhere;min-width:5.5rem}
+.tally tbody th{font-weight:400;overflow-wrap:anywhere;min-width:6.75rem}
+.tally td.word{white-space:nowrap}
 .tally .track i{bottom:auto;height:1.1rem}
 .tally thead th.text{text-align:left}
 .tally :is(td,th).n{text-align:right;white-space:nowrap;padding-right:.75rem}
@@ -532,7 +533,7 @@ def _why(one: ListedInput) -> str:
 def _exactness(figures: TableFigures, ids: dict[str, str]) -> str:
     worst = figures.worst[:10]
     rows = "".join(
-        f'<tr><th scope="row">{_anchor(one, ids)}</th>{_cell(one.status, "text")}'
+        f'<tr><th scope="row">{_anchor(one, ids)}</th>{_cell(one.status, "text word")}'
         f"{_cell('not known' if one.error is None else percent(one.error))}"
         f"{_cell('' if one.tol is None else percent(one.tol))}{_cell(f'{one.evaluations:,}', 'n spare')}</tr>\n"
         for one in worst
