@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -285,6 +286,27 @@ def test_a_window_alone_gives_the_same_rows(tmp_path: Path) -> None:
 
 def lengths(texts: list[str]) -> list[dict[str, Any]]:
     return [{"prediction": text, "score": float(len(text)), "attributions": [1.0] * len(text)} for text in texts]
+
+
+def test_rows_without_a_column_say_that_one_is_to_be_named(tmp_path: Path) -> None:
+    def texts(items: list[Any]) -> list[dict[str, Any]]:
+        if not all(isinstance(item, str) for item in items):
+            raise InputError("got a dict as a text; expected a text.")
+        return lengths(items)
+
+    rows = [{"id": i, "text": "a" * i} for i in (1, 2)]
+    with pytest.raises(OptionError, match=r"got a dict as a text.*column= says which one is explained of id, text\."):
+        ig.explain_many(rows, texts, tmp_path / "out", progress=False)
+    assert ig.explain_many(rows, texts, tmp_path / "out", column="text", progress=False).summary.explained == 2
+
+
+def test_another_option_is_told_as_that_and_nothing_else(tmp_path: Path) -> None:
+    def texts(items: list[str], tol: float = 0.01) -> list[dict[str, Any]]:
+        return lengths(items)
+
+    ig.explain_many(["a"], texts, tmp_path, progress=False)
+    with pytest.raises(OptionError, match=r"got explain\.options\.tol 0\.05 \(there: nothing\)\. Expected"):
+        ig.explain_many(["a"], functools.partial(texts, tol=0.05), tmp_path, progress=False)
 
 
 def test_a_bad_label_is_a_row_and_not_the_end(tmp_path: Path) -> None:

@@ -123,7 +123,12 @@ class Describer:
         """Something with a code or with parts, met for the first time."""
         if isinstance(value, functools.partial):
             bound = {"arguments": list(value.args)} if value.args else {}
-            return {"function": self.described(value.func, depth + 1)} | self.described(bound | dict(value.keywords), depth + 1)
+            options = {"options": self.described(bound | dict(value.keywords), depth + 1)}
+            inner = self.described(value.func, depth + 1)
+            # Beside what the function is by itself, so that another option is told as that and nothing else.
+            return (
+                {**inner, **options} if isinstance(inner, dict) and "options" not in inner else {"function": inner, **options}
+            )
         if inspect.ismethod(value):
             function = value.__func__
             code = self._function(function, depth) if isinstance(function, types.FunctionType) else {}

@@ -25,6 +25,7 @@ import numpy as np
 from ..errors import (
     ConvergenceWarning,
     GradientError,
+    InputError,
     IntegrandError,
     MissingExtraError,
     OperationError,
@@ -502,7 +503,14 @@ class CallableTask(BatchTask[KeyedInput]):
 
     def explain(self, items: Sequence[KeyedInput]) -> list[Row]:
         """The rows of some inputs."""
-        return rows_of(self._explain([item.item for item in items]), len(items))
+        given = [item.item for item in items]
+        try:
+            return rows_of(self._explain(given), len(items))
+        except InputError as error:
+            if not given or not all(map(_is_record, given)):
+                raise
+            names = ", ".join(shown(str(name)) for name in given[0])
+            raise OptionError(f"{error} Inputs are whole rows here: column= says which one is explained of {names}.") from error
 
     def columns(self, item: KeyedInput) -> Mapping[str, Any]:
         """What the input brought along."""
@@ -516,6 +524,13 @@ class CallableTask(BatchTask[KeyedInput]):
         if self.keep == "files" or (self.keep == "auto" and large):
             return _in_file(found, item.key, self.folder)
         return found
+
+
+def _is_record(item: object) -> bool:
+    """Whether an input is a row of a table with words in it, rather than something for a model."""
+    plain = (str, int, float, type(None))
+    values = list(item.values()) if isinstance(item, Mapping) else []
+    return any(isinstance(value, str) for value in values) and all(isinstance(value, plain) for value in values)
 
 
 def offered(explain: object, name: str) -> Any:
