@@ -225,7 +225,7 @@ def test_inputs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
 
     with TableStore.opened(tmp_path, Manifest({})) as store:
         assert next(explain_each(Squares(together=2), numbers(), store)).row.score == 0
-    assert len(taken) == 8  # a window: four batches of two
+    assert len(taken) == 2 * many.LOOKAHEAD  # a window
 
 
 def test_an_input_that_changed_is_explained_again(tmp_path: Path) -> None:

@@ -264,6 +264,8 @@ def test_a_bar_on_a_narrow_terminal_shows_the_time_left(monkeypatch: pytest.Monk
         bar._bar.refresh()  # type: ignore[union-attr]
         assert "…" not in said.getvalue()
         assert ", 1234 failed" in said.getvalue()
+
+
 def test_a_bar_over_inputs_whose_number_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     with working() as screen:

@@ -48,8 +48,8 @@ from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_o
 
 Item = TypeVar("Item")
 
-LOOKAHEAD = 4
-"""Batches that are looked at together, to put inputs of about the same size into one."""
+LOOKAHEAD = 8
+"""Batches that are looked at together, to put inputs of about the same size into one; also what a kill can cost."""
 
 CALL = 24.0
 """What a call costs beside its inputs, as so many times what inputs of average size are padded to (questions on a CPU: 25)."""

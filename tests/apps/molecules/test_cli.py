@@ -26,7 +26,7 @@ from integrand.apps import molecules
 from integrand.apps.molecules import GraphModel, MoleculeAttribution, molecule_files, molecule_row
 from integrand.apps.molecules.admet import endpoints
 from integrand.apps.molecules.molgraph import ATOM_FEATURES, PAIR_FEATURES, explained_together
-from integrand.batch import ExplainedTable
+from integrand.batch import ExplainedTable, many
 from integrand.cli import main
 from integrand.cli.app import app
 from integrand.errors import FileError, OptionError, TargetError
@@ -324,6 +324,7 @@ class Together:
 
 def test_molecules_of_about_the_same_size_go_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In windows of eight; the file has them in their own order, and a stopped run loses the window that it was at."""
+    monkeypatch.setattr(many, "LOOKAHEAD", 4)
     seen = Together(monkeypatch)
     texts = ["CCCCO", "C1C", "CO", "CCCO", "O", "CCCCCCO", "CCCCCO", "CCO", "CCCCCCCO", "C"]
     (tmp_path / "many.smi").write_text("\n".join(texts))

@@ -28,6 +28,12 @@ Run = Callable[..., Result]
 TEXTS = ["who won the race ?", "how many people live there ?", "when was it ?", "what is an atom ?", "where is it ?"] * 2
 
 
+@pytest.fixture(autouse=True)
+def windows_of_four_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few inputs are several windows."""
+    monkeypatch.setattr(many, "LOOKAHEAD", 4)
+
+
 @pytest.fixture(scope="module")
 def trec() -> questions.Classifier:
     return questions.load("trec", "cpu")
@@ -130,10 +136,10 @@ def test_explain_many_takes_a_classifier_as_it_is(trec: questions.Classifier, tm
     assert [row["failure"] is None for row in rows(tmp_path / "out")] == [True] * 4 + [False] * 2
     manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
     assert manifest["settings"]["together"] == 256  # as the classifier says, through the partial
-    assert "weights" in manifest["settings"]["explain"]["function"]["of"]["network"]
+    assert "weights" in manifest["settings"]["explain"]["of"]["network"]
     assert len(json.dumps(manifest)) < 2000  # the vocabulary counts by its digest
     other = replace(trec, vocabulary=replace(trec.vocabulary, words=(*trec.vocabulary.words[:-1], "another")))
-    with pytest.raises(OptionError, match=r"holds results of another run: got .*explain\.function\.of\.words"):
+    with pytest.raises(OptionError, match=r"holds results of another run: got .*explain\.of\.words"):
         ig.explain_many(tmp_path / "q.csv", functools.partial(other.explain, tol=0.1), tmp_path / "out", column="question")
 
 
@@ -259,7 +265,7 @@ def test_other_settings_and_other_folders_are_refused(run: Run, tmp_path: Path) 
     assert run("questions", "q.txt", "--out", "out").exit_code == 0
     raised = run("questions", "q.txt", "--out", "out", "--target", "number").exception
     assert isinstance(raised, OptionError)
-    assert 'got explain.target "number" (there: null)' in str(raised)
+    assert 'got explain.options.target "number" (there: null)' in str(raised)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.doc").write_text("dear")
     assert "a folder with other things in it" in str(run("questions", "q.txt", "--out", "full").exception)

@@ -19,7 +19,7 @@ import integrand as ig
 from integrand import text
 from integrand.apps.text import cli, text_tasks
 from integrand.apps.text.stored_text import result_of
-from integrand.batch import ExplainedTable
+from integrand.batch import ExplainedTable, many
 from integrand.cli.app import app
 from integrand.errors import FileError, OptionError
 
@@ -145,6 +145,7 @@ def run(saved, tmp_path, monkeypatch):
 
 
 def test_a_file_goes_on_after_a_stop_and_past_bad_rows(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(many, "LOOKAHEAD", 4)
     texts = ["The film", "good", "", "bad " * 100, "not bad", "walking", "the capital", "of", "all", "is good"]
     lines = [json.dumps({"review": one, "stars": i}) for i, one in enumerate(texts)]
     (tmp_path / "t.jsonl").write_text("\n".join([*lines[:9], "no json", lines[9]]))
