@@ -330,7 +330,7 @@ def test_molecules_of_about_the_same_size_go_together(run: Run, tmp_path: Path, 
     (tmp_path / "many.smi").write_text("\n".join(texts))
     seen.stop_at = 4
     assert run("--file", "many.smi", "--out", "a.csv").exit_code == 130
-    assert seen.batches == [["O", "CO"], ["CCO", "CCCO"], ["CCCCO", "CCCCCO"], ["CCCCCCO"]]
+    assert seen.batches == [["O"], ["CO", "CCO"], ["CCCO", "CCCCO"], ["CCCCCO", "CCCCCCO"]]
     seen.stop_at = -1
     done = run("--file", "many.smi", "--out", "a.csv")
     assert done.exit_code == 1
