@@ -390,7 +390,7 @@ def _not_text(text: str) -> str:
 def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
     """The rows of a table of text; one with more or fewer cells than the heading has is a problem of its own."""
     with _text(path, "a table") as text:
-        lines = _Lines(text)
+        lines = _TextLines(text)
         rows = csv.reader(lines, delimiter=delimiter)
         heading, why = _cells(rows)
         if why or not heading:
@@ -413,13 +413,13 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
                 yield dict(zip(heading, cells, strict=True)), ""
 
 
-class _Lines:
+class _TextLines:
     """The lines of a text, which tells whether its end was met, and how many lines were taken since somebody looked."""
 
     def __init__(self, text: IO[str]) -> None:
         self._text, self.ended, self.taken = text, False, 0
 
-    def __iter__(self) -> _Lines:
+    def __iter__(self) -> _TextLines:
         return self
 
     def __next__(self) -> str:
