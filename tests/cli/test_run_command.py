@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from integrand.batch import ExplainedTable
+from integrand.batch import ExplainedTable, explain_many
 from integrand.cli.app import app
 from integrand.cli.run_command import APPLICATIONS, JobExplain, read_job
 from integrand.errors import FileError, IntegrandError, OptionError, TrustError
@@ -134,6 +134,15 @@ def test_inputs_whose_key_another_one_has_are_not_said_to_be_explained(tmp_path:
     assert ran.exit_code == 1
     assert "left out, as another input has its key: a" in ran.output
     assert "2 of 3 inputs explained, 1 left out, as key= gives them that of another input;" in " ".join(ran.output.split())
+
+
+def test_rows_of_inputs_that_are_gone_from_the_source_are_said(tmp_path: Path) -> None:
+    """They stay, so that tables grow with new inputs; but whoever counts rows must know."""
+    rows = [{"x": [float(i)]} for i in range(10)]
+    assert "earlier runs" not in explain_many(rows, summed, tmp_path / "table").sentence
+    found = explain_many(rows[:8], summed, tmp_path / "table")
+    assert (found.others, len(found.table)) == (2, 10)
+    assert "8 of 8 inputs explained, 8 of them before, 2 more rows are of inputs of earlier runs;" in found.sentence
 
 
 def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -670,6 +670,11 @@ class ManyExplained:
         return self.summary.explained - self.summary.left_out
 
     @property
+    def others(self) -> int:
+        """Rows of the table that are not of inputs of this run, but of an earlier one whose source had more or others."""
+        return len(self.table) - (self.summary.total - self.summary.repeated)
+
+    @property
     def sentence(self) -> str:
         """How the run went, in one line."""
         one = self.summary
@@ -680,6 +685,7 @@ class ManyExplained:
         parts += [f"{one.left_out:,} left out, as key= gives them that of another input"] if one.left_out else []
         same = one.repeated - one.left_out
         parts += [f"{same:,} had the key of an earlier one"] if same else []
+        parts += [f"{self.others:,} more rows are of inputs of earlier runs"] if self.others else []
         files = self.table.parts
         where = f"{shown(str(self.table.folder))} ({byte_size(sum(path.stat().st_size for path in files))})"
         return f"{', '.join(parts)}; {self.seconds:.0f} s; table in {where}."
