@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import math
 import re
 from dataclasses import replace
@@ -376,5 +377,7 @@ def test_eyes_together_have_the_numbers_of_each_alone_and_columns_of_the_grade()
     assert row.columns["referable_probability"] == one.grade.at_least[1]
     assert row.attributions.shape == (16, 16)
     assert row.attributions.sum() == pytest.approx(float(one.result.values.double().sum()), rel=1e-3, abs=1e-5)
+    cat = dataclasses.replace(other, grade=dataclasses.replace(other.grade, fundus=False)).row()
+    assert (cat.prediction, cat.probability, cat.columns["looks_like_a_retina"]) == ("no retina", None, False)
     with pytest.raises(TargetError):
         stand_in.examine_photos(eyes, target="blindness")

@@ -261,7 +261,10 @@ class ExaminedEye(Explanation):
         return [self.grade.scale, self.rule] if self.grade.fundus else []
 
     def row(self) -> Row:
-        """The eye as a row of a table: what every explained photo has, and columns of the grade."""
+        """The eye as a row of a table: what every explained photo has, and columns of the grade.
+
+        What does not look like a retina has a number in ``grade`` too, but it is not counted among the eyes of that grade.
+        """
         grade = self.grade
         columns = {
             "grade": grade.grade,
@@ -271,8 +274,8 @@ class ExaminedEye(Explanation):
             "uncertain": grade.uncertain,
             "looks_like_a_retina": grade.fundus,
         }
-        sure = grade.probabilities[grade.grade]
-        return replace(super().row(), prediction=f"grade {grade.grade}", probability=sure, columns=columns)
+        said = (f"grade {grade.grade}", grade.probabilities[grade.grade]) if grade.fundus else ("no retina", None)
+        return replace(super().row(), prediction=said[0], probability=said[1], columns=columns)
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the pixels, as a dictionary for JSON."""
