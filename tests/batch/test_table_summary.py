@@ -238,6 +238,15 @@ def test_a_text_that_did_not_come_along_is_told_by_its_words(tmp_path: Path) -> 
     assert (texts.name, columns.name) == ("17: Who was he ?", "17")
 
 
+def test_pages_do_not_tell_where_the_inputs_lie(tmp_path: Path) -> None:
+    keys = ("/home/ann/eyes/left/1.jpg", "/home/ann/eyes/2.jpg")
+    rows = [Row(key=key, status="converged", prediction="grade 1", attributions=np.ones((4, 4))) for key in keys]
+    found = made(tmp_path / "table", rows, parts=1).summary()
+    assert sorted(one.name for one in found.listed) == ["2.jpg", "left/1.jpg"]
+    found.save(tmp_path / "page.html")
+    assert "/home/ann" not in (tmp_path / "page.html").read_text()
+
+
 def test_failures_that_say_the_same_are_counted_together(photos: ExplainedTable) -> None:
     found = photos.summary()
     assert [(one.text[:14], one.inputs) for one in found.failures] == [("photos/11.jpg ", 3)]

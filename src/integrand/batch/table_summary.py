@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -1041,7 +1042,23 @@ def _listed(reader: TableReader, picked: Picked, found: Mapping[str, Distributio
         read = reader.read(part).take(own)
         rows |= {(part, at): row for at, row in zip(own, TableLayout.read(read.schema).rows(read), strict=True)}
     listed = [_one(reader, rows[place], why, found, base) for place, why in picked.items()]  # in each list by rank
-    return tuple(sorted(listed, key=_order))
+    under = _folder_of_all([one.key for one in listed])
+    return tuple(sorted((replace(one, under=under) for one in listed), key=_order))
+
+
+def _folder_of_all(keys: Sequence[str]) -> str:
+    """The folder that all keys lie in, with a slash at its end, if they are whole paths: who gets the page need not know it.
+
+    >>> _folder_of_all(["/home/ann/eyes/left/1.jpg", "/home/ann/eyes/2.jpg"]), _folder_of_all(["/1.jpg", "b"])
+    ('/home/ann/eyes/', '')
+    """
+    if not keys or not all(os.path.isabs(key) for key in keys):
+        return ""
+    try:
+        common = os.path.join(os.path.commonpath([os.path.dirname(key) for key in keys]), "")
+    except ValueError:  # on several drives
+        return ""
+    return common if all(key.startswith(common) for key in keys) else ""
 
 
 def _order(one: ListedInput) -> tuple[float, float]:

@@ -148,6 +148,7 @@ class ListedInput:
         columns: what it brought along.
         link: its own page, relative to the place of the summary; '' if there is none.
         about: what the input is, where its key is only a number: the question, the SMILES.
+        under: the folder that all inputs lie in, where keys are paths; left out of the name.
     """
 
     key: str
@@ -174,11 +175,12 @@ class ListedInput:
     columns: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
     about: str = ""
+    under: str = ""
 
     @property
     def name(self) -> str:
         """What to call it: its key, and what it is where the key says nothing."""
-        return f"{self.key}: {self.about}" if self.about else self.key
+        return f"{self.key}: {self.about}" if self.about else self.key.removeprefix(self.under)
 
     def listed_as(self, reason: str) -> bool:
         """Whether it is listed for a reason, whatever the others are."""
