@@ -319,7 +319,11 @@ def test_a_bad_label_is_a_row_and_not_the_end(tmp_path: Path) -> None:
     assert found.summary.reasons[0][0].item is None  # not held: it may be large
 
 
-def test_a_source_that_breaks_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_a_source_that_breaks_keeps_what_is_done_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "LOOKAHEAD", 8)
+
     def broken(at: int) -> Iterator[str]:
         for i in range(40):
             if i == at:

@@ -48,11 +48,12 @@ from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_o
 
 Item = TypeVar("Item")
 
-LOOKAHEAD = 8
+LOOKAHEAD = 16
 """Batches that are looked at together, to put inputs of about the same size into one; also what a kill can cost."""
 
-CALL = 24.0
-"""What a call costs beside its inputs, as so many times what inputs of average size are padded to (questions on a CPU: 25)."""
+CALL = 100.0
+"""What a call costs beside its inputs, as so many times what an input of average size costs for its size. It lies between two
+machines on which questions were timed: 25 on one, over 300 on another with faster arithmetic."""
 
 TOGETHER = 16
 """Inputs that are explained in one call where nothing else is said."""
@@ -373,7 +374,11 @@ def explain_window(
     if digests is None:  # before the work, during which a file may change
         digests = {key: input_digest(task, item) for key, item in new.items()}
     batches, failed = plan(task, new)
-    rows = {key: Row.failed(key, why) for key, why in failed.items()}
+
+    def signed(key: str, row: Row) -> Row:
+        return _signed(row, key, digests[key], task.columns(new[key]))
+
+    rows = {key: signed(key, Row.failed(key, why)) for key, why in failed.items()}
     watch.advance(len(failed), len(failed))
     for batch in batches:
         watch.begin(task.name(new[batch[0]]))
@@ -382,9 +387,9 @@ def explain_window(
         if not proven and (doubt := next((one.doubt for one in found if one.doubt is not None), None)) is not None:
             raise doubt
         for key, one in zip(batch, found, strict=True):
-            rows[key] = Row.failed(key, one.why) if isinstance(one, Failed) else task.row(new[key], one)
+            rows[key] = signed(key, Row.failed(key, one.why) if isinstance(one, Failed) else task.row(new[key], one))
         watch.advance(len(batch), sum(isinstance(one, Failed) for one in found))
-    return {key: _signed(rows[key], key, digests[key], task.columns(item)) for key, item in new.items()}
+    return {key: rows[key] for key in new}
 
 
 def input_digest(task: BatchTask[Item], item: Item) -> str:
