@@ -79,8 +79,9 @@ text-align:right}
 .cards{display:grid;gap:.4rem;grid-template-columns:minmax(0,1fr)}
 .card{border:1px solid var(--line);border-radius:10px;min-width:0}
 .card>details{margin:0}
-.card>details>summary{padding:.45rem .75rem;color:var(--ink);display:flex;flex-wrap:wrap;gap:.1rem .75rem;align-items:baseline}
-.card>details>summary::before{content:"▸";color:var(--soft)}
+.card>details>summary{padding:.45rem .75rem .45rem 2rem;color:var(--ink);display:flex;flex-wrap:wrap;gap:.1rem .75rem;
+align-items:baseline;position:relative}
+.card>details>summary::before{content:"▸";color:var(--soft);position:absolute;left:.75rem}
 .card>details[open]>summary::before{content:"▾"}
 .card>details>summary::-webkit-details-marker{display:none}
 .card>details[open]{background:var(--card);border-radius:10px}
