@@ -142,7 +142,7 @@ def test_rows_of_inputs_that_are_gone_from_the_source_are_said(tmp_path: Path) -
     assert "earlier runs" not in explain_many(rows, summed, tmp_path / "table").sentence
     found = explain_many(rows[:8], summed, tmp_path / "table")
     assert (found.others, len(found.table)) == (2, 10)
-    assert "8 of 8 inputs explained, 8 of them before, 2 more rows are of inputs of earlier runs;" in found.sentence
+    assert "8 of 8 inputs explained, 8 of them before, 2 more rows are of inputs of earlier runs (" in found.sentence
 
 
 def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -585,6 +585,15 @@ def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str], *, ke
         print_line("--retry-failed tries them again", err=True)
 
 
+def say_others(folder: Path, summary: BatchSummary[Item]) -> None:
+    """Say how many rows of a table are of inputs that were not among those of the run: they count for whoever reads it."""
+    from ..batch import ExplainedTable
+    from ..batch.many import ManyExplained, rows_of_others
+
+    if (others := ManyExplained(ExplainedTable.open(folder), summary, 0.0).others) > 0:
+        print_line(f"note: in the table, {rows_of_others(others)}", err=True)
+
+
 def end_with(summary: BatchSummary[Item]) -> None:
     """Exit with 1 if some inputs could not be explained, with 2 if none could; return if all could."""
     if summary.exit_code:

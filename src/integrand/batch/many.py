@@ -655,6 +655,12 @@ def made_with(known: Mapping[str, Any], together: int, settings: Mapping[str, An
     return {**known, "together": together, "key": named, **({"settings": described(dict(settings))} if settings else {})}
 
 
+def rows_of_others(count: int) -> str:
+    """How many rows of a table are not of inputs of this run, in words."""
+    rows = "row is of an input" if count == 1 else "rows are of inputs"
+    return f"{count:,} more {rows} of earlier runs (a new folder has none)"
+
+
 @dataclass(frozen=True, repr=False)
 class ManyExplained:
     """How a run over many inputs went.
@@ -690,7 +696,7 @@ class ManyExplained:
         parts += [f"{one.left_out:,} left out, as key= gives them that of another input"] if one.left_out else []
         same = one.repeated - one.left_out
         parts += [f"{same:,} had the key of an earlier one"] if same else []
-        parts += [f"{self.others:,} more rows are of inputs of earlier runs"] if self.others else []
+        parts += [rows_of_others(self.others)] if self.others > 0 else []
         files = self.table.parts
         where = f"{shown(str(self.table.folder))} ({byte_size(sum(path.stat().st_size for path in files))})"
         return f"{', '.join(parts)}; {self.seconds:.0f} s; table in {where}."
@@ -700,7 +706,7 @@ class ManyExplained:
         lines += [f"  failed: {shown(item.key)}: {shown(why)}" for item, why in self.summary.reasons[:5]]
         lines += [f"  and {self.summary.failed - 5:,} more" for _ in [0] if self.summary.failed > 5]
         clashes = self.summary.clashes
-        lines += [f"  left out, as another input has its key: {shown(key)}" for key in clashes[:5]]
+        lines += [f"  left out, as another input has its key: {shown(key)}" for key in list(dict.fromkeys(clashes))[:5]]
         return "\n".join(lines)
 
 

@@ -162,7 +162,7 @@ def test_many_molecules_of_a_table_of_the_users(tmp_path: Path) -> None:
         assert row.probability == pytest.approx(torch.tensor(abs(alone.score)).sigmoid().item())
         off = alone.certificate.error * alone.certificate.magnitude
         np.testing.assert_allclose(row.attributions, alone.per_atom, atol=2 * off)
-    with pytest.raises(OptionError, match=r"explain.tol 0.02 \(there: 0.05\)"):
+    with pytest.raises(OptionError, match=r"explain.options.tol 0.02 \(there: 0.05\)"):
         ig.explain_many(tmp_path / "many.csv", functools.partial(explain, tol=0.02), tmp_path / "out", **asked)
     with pytest.raises(TargetError):  # no molecule's fault
         ig.explain_many(tmp_path / "many.csv", functools.partial(model.explain, target="no"), tmp_path / "new", **asked)

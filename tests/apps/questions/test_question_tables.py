@@ -82,6 +82,18 @@ def test_a_label_that_was_corrected_in_the_file_is_corrected_in_the_table(run: R
     assert {row["key"]: row["label"] for row in rows(tmp_path / "table")} == {"1": "person", "2": "place"}
 
 
+def test_rows_of_questions_that_were_taken_out_of_the_file_are_told(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "asked.txt"
+    file.write_text("who won ?\nwhere is it ?\nwhen was it ?\n")
+    assert "earlier runs" not in run("questions", "asked.txt", "--out", "table").output
+    file.write_text("who won ?\nwhen was it ?\n")  # known by their numbers: the last is in the table twice now
+    assert (
+        "note: in the table, 1 more row is of an input of earlier runs"
+        in run("questions", "asked.txt", "--out", "table").output
+    )
+    assert len(rows(tmp_path / "table")) == 3
+
+
 def test_without_a_table_too_a_text_that_fails_later_does_not_end_the_run(trec: questions.Classifier) -> None:
     def explain(texts: list[str]) -> Any:
         if "odd" in texts:

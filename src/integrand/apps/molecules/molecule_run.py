@@ -32,6 +32,7 @@ from ..command_line import (
     print_shown,
     say,
     say_failures,
+    say_others,
     say_resumed,
     stoppable,
 )
@@ -341,6 +342,8 @@ def run(
     screen.close()
     say([*_first(notes), *tally.notes(folder)])
     say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80), kept=out is not None)
+    if out is not None and folder:
+        say_others(out, summary)
     if problem:
         print_line(problem if out is None else f"{out}: {problem}" if folder else f"not written: {out}: {problem}", err=True)
         raise typer.Exit(1)

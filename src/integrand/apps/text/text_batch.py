@@ -43,6 +43,7 @@ from ..command_line import (
     print_line,
     say,
     say_failures,
+    say_others,
     say_resumed,
     stoppable,
     typed,
@@ -558,6 +559,8 @@ def _say_end(job: TextJob, summary: BatchSummary[TextInput], notes: Sequence[str
     more = [f"and {len(notes) - NOTES} more"] if len(notes) > NOTES else []
     say([*notes[:NOTES], *more, *_missed(job, summary)])
     _say_failed(job, summary, kept=asked.out is not None)
+    if asked.out is not None and asked.out.is_dir():
+        say_others(asked.out, summary)
     if asked.out is not None and summary.explained:
         before = f" ({summary.known:,} done before)" if summary.known else ""
         print_line(f"explained {summary.explained:,} of {summary.total:,} {job.what}{before}; wrote {asked.out}", err=True)
