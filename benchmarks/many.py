@@ -716,12 +716,12 @@ def paper() -> dict[str, float]:
     load, most = rows * table["microseconds_each"] / 1e6, 1e6 / table["microseconds_each"] / rate
     line("driver: processor", load, f"{load:.0%} of a core", f"{rows:,.0f} x {table['microseconds_each']:.0f} us, measured")
     line("GPUs that fill that core", most, f"{most:,.0f}", f"1 s / {table['microseconds_each']:.0f} us / {rate:.1f}")
-    flight = 2 * LOOKAHEAD * best["together"] * 3 * 224 * 224
+    flight = 2 * best["together"] * 3 * 224 * 224
     line(
         "object store, pixels",
         flight,
         f"{flight / 1e6:.0f} MB a GPU",
-        f"2 windows x {LOOKAHEAD} x {best['together']} photos x 150,528 bytes",
+        f"2 windows x {best['together']} photos x 150,528 bytes",
     )
     keys = 2 * PHOTOS * known["core"]["bytes_per_key"]
     line("driver: keys in memory", keys, f"{keys / 1e9:.1f} GB", f"2 x {PHOTOS:,} x {known['core']['bytes_per_key']:.0f} bytes")

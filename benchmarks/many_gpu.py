@@ -32,7 +32,7 @@ from torch import nn
 
 import integrand as ig
 from integrand.batch.inputs import KeyedInput
-from integrand.batch.many import LOOKAHEAD, CallableTask, explain_window, windows
+from integrand.batch.many import CallableTask, explain_window, window_size, windows
 from integrand.version import version_of
 
 from .many import PhotoExplainer, QuestionExplainer, efficientnet, photo_pixels, trec_questions
@@ -165,7 +165,7 @@ def for_seconds(items: list[Any], seconds: float, at_least: int) -> Iterator[Key
 def run_once(items: list[Any], explain: Callable[[list[Any]], Any], seconds: float, table: bool) -> list[Any]:
     """The rows of as many inputs as fit into the time."""
     task = CallableTask(explain, Path())
-    window = task.together * (LOOKAHEAD if task.together > 1 else 1)
+    window = window_size(task)
     stream = for_seconds(items, seconds, window)
     if table:
         with tempfile.TemporaryDirectory() as folder:

@@ -63,7 +63,8 @@ ON_THE_WAY = {
     "Builtins", "MeasuredBaseline", "Directed", "Graph", "Batch", "GraphModel", "Encoded", "Slot", "Looked", "Pieces", "Memory",
     "OwnModelQuestion", "OwnExample", "FeatureParts", "AxiomCase", "ExplainedCase", "Finding", "Piece", "Nodes", "PanelRule",
     "PanelSums", "LogWeights", "Map", "PagePicture", "PageRival", "ImagePage", "Journey", "Drawing", "Block", "Grid", "Example",
-    "Scene", "PictureOptions", "Reference", "StoredResult", "Known", "Written", "Tree",
+    "Scene", "PictureOptions", "Reference", "StoredResult", "Known", "Written", "Tree", "StoredQuestion", "StoredLine",
+    "StoredGrid", "ClassTally", "ListedInput", "TableFigures", "TruthCheck",
 }  # fmt: skip
 """What is made on the way to a result, or to draw one, and shown to nobody."""
 

@@ -278,6 +278,44 @@ def test_what_is_counted_logged_or_kept_of_the_last_inputs_does_not_count(monkey
     assert (settings_of(explains), settings_of(ModelExplainer(net))) == before
 
 
+CACHE: dict[str, Any] = {"kept": {}}
+CALLS: list[int] = []
+LOOKED_UP = {"a": 1}
+
+
+class Counter:
+    calls = 0
+
+
+COUNTER = Counter()
+
+
+def remembers(items: list[str]) -> list[int]:
+    CALLS.append(len(items))
+    COUNTER.calls = len(CALLS)
+    CACHE["kept"][str(items)[:-1].strip("'")] = LOOKED_UP.get("a", 0)
+    return [len(item) for item in items]
+
+
+def test_a_cache_of_the_users_does_not_count_and_what_is_only_read_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next call in the same process would be refused."""
+    before = settings_of(remembers)
+    remembers(["one", "two"])
+    assert CACHE["kept"]
+    assert settings_of(remembers) == before
+    monkeypatch.setitem(LOOKED_UP, "a", 2)
+    assert settings_of(remembers) != before
+
+
+def test_a_file_that_is_bound_counts_by_what_is_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    told = []
+    for text in ("one", "one", "two"):
+        file.write_text(text)
+        told.append(settings_of(functools.partial(remembers, words=file)))
+    assert told[0] == told[1] != told[2]
+
+
 def every() -> str:
     """One fingerprint of everything above, and that no address is in it."""
     told = [settings_of(one) for _, *pair in DIFFERENT for one in pair]

@@ -131,6 +131,21 @@ def test_data_sets_of_hugging_face() -> None:
         read(datasets.DatasetDict({"train": data, "test": data}))
 
 
+def test_a_column_that_some_rows_lack_is_null_there_and_one_that_all_lack_is_refused(tmp_path: Path) -> None:
+    """As JSONL is often written: a field that is not known is left out."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "a"}\n{"text": "b", "label": 1}\n{"text": "c"}\n{"label": 2}\n')
+    found = read(file, column="text", carry=["label"])
+    assert [(one.item, one.columns.get("label"), bool(one.problem)) for one in found] == [
+        ("a", None, False),
+        ("b", 1, False),
+        ("c", None, False),
+        (None, None, True),
+    ]
+    with pytest.raises(OptionError, match="got the column 'labels', which input 0 does not have; expected one of: text"):
+        read(file, column="text", carry=["labels"])
+
+
 def test_tables_in_memory() -> None:
     pandas = pytest.importorskip("pandas")
     columns = {"id": list(range(300)), "text": [f"t{i}" for i in range(300)]}

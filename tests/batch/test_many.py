@@ -9,6 +9,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from integrand.batch import (
     many,
 )
 from integrand.batch.many import explain_window, windows
+from integrand.batch.rows import rows_of
 from integrand.errors import FileError, InputError, MissingExtraError, OptionError, TargetError
 
 
@@ -223,9 +225,19 @@ def test_inputs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
             taken.append(n)
             yield str(n)
 
+    def stopping(texts: list[str]) -> list[dict[str, Any]]:
+        if len(taken) > 2:
+            raise MissingExtraError("enough", "batch", "this")
+        return lengths(texts)
+
+    stopping.settings = {}  # type: ignore[attr-defined]
     with TableStore.opened(tmp_path, Manifest({})) as store:
         assert next(explain_each(Squares(together=2), numbers(), store)).row.score == 0
     assert len(taken) == 2 * many.LOOKAHEAD  # a window
+    taken.clear()
+    with pytest.raises(MissingExtraError, match="enough"):
+        ig.explain_many(numbers(), stopping, tmp_path / "one size", together=2, progress=False)
+    assert len(taken) == 4  # inputs of one size: no more than go together
 
 
 def test_an_input_that_changed_is_explained_again(tmp_path: Path) -> None:
@@ -331,10 +343,10 @@ def test_a_source_that_breaks_keeps_what_is_done_and_the_next_run_goes_on(
             yield f"text {i}"
 
     with pytest.raises(RuntimeError, match="no more"):
-        ig.explain_many(broken(21), lengths, tmp_path / "out", together=2, progress=False)
+        ig.explain_many(broken(21), lengths, tmp_path / "out", together=2, size=len, progress=False)
     assert len(ExplainedTable.open(tmp_path / "out")) == 16
-    found = ig.explain_many(broken(-1), lengths, tmp_path / "out", together=2, progress=False)
-    ig.explain_many(broken(-1), lengths, tmp_path / "whole", together=2, progress=False)
+    found = ig.explain_many(broken(-1), lengths, tmp_path / "out", together=2, size=len, progress=False)
+    ig.explain_many(broken(-1), lengths, tmp_path / "whole", together=2, size=len, progress=False)
     assert found.summary.known == 16
     assert same(tmp_path / "out", tmp_path / "whole")
 
@@ -407,6 +419,42 @@ def test_attributions_are_kept_as_asked_for(tmp_path: Path, monkeypatch: pytest.
         assert [row.key for row in again.table.rows() if not (tmp_path / str(row.attribution_file)).exists()] == []
     with pytest.raises(OptionError, match=r"got attributions='all'; expected one of auto"):
         ig.explain_many(data, explain, tmp_path, attributions="all")  # type: ignore[arg-type]
+
+
+def test_files_of_inputs_that_changed_or_share_a_key(tmp_path: Path) -> None:
+    """Each file is that of the input whose row names it, and no others stay."""
+    explain = ModelExplainer(torch.nn.Linear(3, 2).eval(), target=0)
+
+    def values(data: Any, **more: Any) -> list[torch.Tensor]:
+        done = ig.explain_many(data, explain, tmp_path, key=lambda x: str(int(x[0])), attributions="files", progress=False)
+        rows = list(done.table.rows())
+        assert {f"_attributions/{path.name}" for path in (tmp_path / "_attributions").iterdir()} == {
+            row.attribution_file for row in rows
+        }
+        return [ig.Attribution.load(tmp_path / str(row.attribution_file)).values[0] for row in rows]
+
+    one, two = torch.tensor([[0.0, 1, 2], [1, 2, 3], [0, 5, 5]]), torch.tensor([[0.0, 1, 2], [1, 2, 4]])
+    for data in (one, two):
+        plain = ig.integrated_gradients(explain.model, data[:2], target=0, progress=False).values
+        torch.testing.assert_close(torch.stack(values(data)), plain)
+
+
+def test_sums_stay_in_the_row_beside_the_file_and_what_cannot_be_saved_is_said(tmp_path: Path) -> None:
+    explain = ModelExplainer(torch.nn.Linear(3, 2).eval(), target=0)
+
+    def summed(items: list[torch.Tensor]) -> list[Row]:
+        return [replace(row, attributions=np.array([1.0, 2.0])) for row in rows_of(explain(items), len(items))]
+
+    table = ig.explain_many(torch.rand(2, 3), summed, tmp_path / "sums", attributions="files", progress=False).table
+    for row in table.rows():
+        assert list(row.attributions) == [1.0, 2.0]  # type: ignore[arg-type]
+        assert (table.folder / str(row.attribution_file)).exists()
+    with pytest.raises(OptionError, match=r"got attributions='files' and results that are dicts.*attributions='values'"):
+        ig.explain_many(["a"], numbers, tmp_path / "dicts", attributions="files", progress=False)
+
+
+def numbers(texts: list[str]) -> list[dict[str, Any]]:
+    return [{"attributions": [1.0, 2.0]} for _ in texts]
 
 
 @pytest.mark.parametrize("together", [0, -1, 2.5, "3"])
@@ -497,14 +545,17 @@ def test_a_signal_ends_the_run_with_all_rows_written_and_the_handlers_as_they_we
     assert same(tmp_path / "out", tmp_path / "whole")
 
 
-def test_a_signal_that_somebody_swallows_ends_the_run_at_the_next_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_that_somebody_swallows_ends_the_run_at_the_next_input(
+    tmp_path: Path, number: int, how: type[BaseException]
+) -> None:
     def explain(texts: list[str]) -> list[dict[str, Any]]:
         if "2" in texts:
             with contextlib.suppress(BaseException):  # as Python does where an object is being deleted
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), number)
         return lengths(texts)
 
-    with pytest.raises(SystemExit):
+    with pytest.raises(how):
         ig.explain_many(list(map(str, range(9))), explain, tmp_path, together=1, progress=False)
     assert len(ExplainedTable.open(tmp_path)) == 3
 

@@ -456,6 +456,49 @@ def test_a_parquet_file_of_somebody_elses_is_not_taken_for_a_part(tmp_path: Path
         written(tmp_path / "ours")
 
 
+@pytest.mark.parametrize("how", ["rows", "arrow", "csv", "summary", "count"])
+def test_a_table_is_read_whole_while_a_run_begins_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Before any part is read, and after, a run leaves one row for each key, merges parts, and adds a row."""
+    folder = tmp_path / "out"
+    whole = {str(i) for i in range(6)}
+    monkeypatch.setattr(table_module, "tidy", lambda folder: None)
+    failed = [Row.failed(key, "why") for key in "12"]
+    written(folder, [done("0"), failed[0]], [done("1"), done("2")], [failed[1], done("3")], [done("4"), done("5")])
+    monkeypatch.undo()
+    read_part, reads, more = table_module.read_part, itertools.count(), itertools.count()
+
+    def disturbed(path: Path, columns: Sequence[str] | None = None) -> Any:
+        """Read a part; other processes are at work at first."""
+        if next(reads) in when:
+            with monkeypatch.context() as now:
+                now.setattr(table_module, "read_part", read_part)
+                written(folder, [done(f"new {next(more)}")])
+        return read_part(path, columns)
+
+    when: set[int] = set()
+    for at in range(8):
+        when = {at, at + 3}
+        reads = itertools.count()
+        with monkeypatch.context() as now:
+            now.setattr(table_module, "read_part", disturbed)
+            table = ExplainedTable.open(folder)
+            if how == "rows":
+                rows = list(table.rows())
+                assert all(row.ok for row in rows)
+                found = [row.key for row in rows]
+            elif how == "arrow":
+                found = table.arrow(["key"])["key"].to_pylist()
+            elif how == "csv":
+                table.csv(tmp_path / "all.csv", columns=["key"])
+                found = (tmp_path / "all.csv").read_text("utf-8-sig").split("\n")[1:-1]
+            else:
+                count = table.summary().total if how == "summary" else len(table)
+                assert 6 <= count <= 6 + next(more)
+                continue
+        found = [key for key in found if not key.startswith("new")]
+        assert (len(found), set(found)) == (6, whole)
+
+
 def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "sub").mkdir()

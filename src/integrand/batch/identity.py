@@ -91,6 +91,8 @@ class Describer:
         """A value as JSON."""
         if _is_plain(value):
             return value
+        if isinstance(value, Path) and value.is_file():  # weights, a vocabulary: what is in it counts too
+            return {"path": str(value), "digest": digest_of_input(value)}
         if isinstance(value, (Path, torch.dtype, torch.device)):
             return str(value)
         if isinstance(value, nn.Module):
@@ -311,7 +313,10 @@ def _is_installed(package: str) -> bool:
 
 
 def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function names outside of itself: constants, functions, objects, and what it takes from the user's modules."""
+    """What a function names outside of itself: constants, functions, objects, and what it takes from the user's modules.
+
+    Not what it changes itself, such as a cache or a counter: that says what has run before.
+    """
     loaded, stored, names, _ = _names_in(function.__code__)
     for name in sorted(loaded - stored):
         if name not in function.__globals__:
@@ -341,7 +346,7 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], fro
     """The names that a code, and those within it, load from outside, store there, use at all, and store as fields."""
     steps = list(dis.get_instructions(code))
     loaded = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")} | _changed_in(steps)
     names = set(code.co_names)
     fields = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
     for constant in code.co_consts:
@@ -349,6 +354,27 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], fro
             more = _names_in(constant)
             loaded, stored, names, fields = loaded | more[0], stored | more[1], names | more[2], fields | more[3]
     return frozenset(loaded), frozenset(stored), frozenset(names), frozenset(fields)
+
+
+_CHANGES = frozenset(
+    "append appendleft extend insert add update setdefault pop popleft popitem remove discard clear sort reverse".split()
+)
+"""Methods by which lists, dicts and sets change."""
+
+
+def _changed_in(steps: Sequence[dis.Instruction]) -> set[str]:
+    """The names from outside whose values a code changes: ``CACHE[key] = x``, ``SEEN.append(x)``, ``STATE.count = x``."""
+    found = set()
+    for i, step in enumerate(steps):
+        method = step.opname in ("LOAD_METHOD", "LOAD_ATTR") and str(step.argval) in _CHANGES
+        # How many values lie on the stack from the changed one upwards: it and a key, or it alone.
+        depth = 2 if step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") else 1 if method or step.opname == "STORE_ATTR" else 0
+        for before in reversed(steps[:i] if depth else ()):
+            depth -= dis.stack_effect(before.opcode, before.arg, jump=False)
+            if depth <= 0:
+                found |= {str(before.argval)} if before.opname in ("LOAD_GLOBAL", "LOAD_NAME") else set()
+                break
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

@@ -105,13 +105,15 @@ def _keyed(source: InputSource, key: Key, column: str | None, carry: Mapping[str
     settled = False  # an input had all that was asked for: what others lack is a mistake in the data, not in the call
     for item, problem, place in source.each():
         own = place if key is None else f"input {place} of the source"
+        lacks = None if problem else _lacking(item, place, carry)  # null in the table, where others have it
         try:
             one = KeyedInput(own, None, {}, problem) if problem else _one(item, place, own, key, column, carry)
         except OptionError as error:
-            doubt = doubt or error
+            lacks = lacks or error
             one = KeyedInput(own, None, {}, str(error))
+        doubt = doubt or lacks
         waiting.append(one)
-        settled = settled or not one.problem
+        settled = settled or (not one.problem and lacks is None)
         if settled or doubt is None:
             yield from waiting
             waiting = []
@@ -121,14 +123,22 @@ def _keyed(source: InputSource, key: Key, column: str | None, carry: Mapping[str
         raise doubt
 
 
+def _lacking(item: Any, place: str, names: Iterable[str]) -> OptionError | None:
+    """The error that an input does not have a column of these names; None if it has all."""
+    row = item if isinstance(item, Mapping) else {}
+    missing = next((name for name in names if name not in row), None)
+    if missing is None:
+        return None
+    have = ", ".join(shortened(shown(str(name)), 40) for name in list(row)[:20]) or f"a {type(item).__name__}"
+    return OptionError(f"got the column {missing!r}, which input {place} does not have; expected one of: {have}.")
+
+
 def _one(item: Any, place: str, own: str, key: Key, column: str | None, carry: Mapping[str, str]) -> KeyedInput:
     """An input with its key, what is explained of it, and what it brings along."""
     row = item if isinstance(item, Mapping) else {}
-    missing = [name for name in (*(n for n in (key, column) if isinstance(n, str)), *carry) if name not in row]
-    if missing:
-        have = ", ".join(shortened(shown(str(name)), 40) for name in list(row)[:20]) or f"a {type(item).__name__}"
-        raise OptionError(f"got the column {missing[0]!r}, which input {place} does not have; expected one of: {have}.")
-    columns = {name: plain(row[of]) for of, name in carry.items()}
+    if lacks := _lacking(item, place, [name for name in (key, column) if isinstance(name, str)]):
+        raise lacks
+    columns = {name: plain(row.get(of)) for of, name in carry.items()}
     try:
         named = place if key is None else row[key] if isinstance(key, str) else key(item)
     except IntegrandError:

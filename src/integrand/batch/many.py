@@ -40,6 +40,7 @@ from ..errors import (
 )
 from ..evaluation.progress import in_notebook
 from ..files import ready
+from ..trees import flatten
 from ..words import byte_size, first_line, shown
 from .identity import described, digest_of_input, settings_of
 from .inputs import Key, KeyedInput, inputs_of
@@ -49,7 +50,8 @@ from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_o
 Item = TypeVar("Item")
 
 LOOKAHEAD = 16
-"""Batches that are looked at together, to put inputs of about the same size into one; also what a kill can cost."""
+"""Batches that are looked at together where inputs differ in size, to put those of about the same size into one; also what a
+kill can cost."""
 
 CALL = 100.0
 """What a call costs beside its inputs, as so many times what an input of average size costs for its size. It lies between two
@@ -64,6 +66,7 @@ class BatchTask(ABC, Generic[Item]):
 
     Attributes:
         together: inputs that are explained in one call.
+        sized: whether inputs have a size, so that it pays to look at many of them before batches are formed.
         stops: errors that no input is to blame for, such as a missing package: they end the run. Any other becomes the failure
             of its input, and the run goes on.
         doubts: errors that end the run as long as no input was ever explained, for then the call is wrong, such as an unknown
@@ -72,6 +75,7 @@ class BatchTask(ABC, Generic[Item]):
     """
 
     together: int = 1
+    sized: bool = True
     stops: ClassVar[tuple[type[BaseException], ...]] = (MissingExtraError, TrustError)
     doubts: ClassVar[tuple[type[BaseException], ...]] = (
         *(OptionError, TargetError, TrainModeError, OutputError, GradientError, RandomnessError, RowsError, OperationError),
@@ -224,6 +228,7 @@ def explain_each(
     *,
     watcher: BatchWatcher | None = None,
     retry_failed: bool = False,
+    stop: StopRequest | None = None,
 ) -> Iterator[BatchOutcome[Item]]:
     """Explain inputs that the store does not hold yet, and give the outcome of every one, in order.
 
@@ -236,6 +241,7 @@ def explain_each(
         store: where rows are kept, and where those of earlier runs are looked for.
         watcher: told how far the run is.
         retry_failed: explain inputs again that an earlier run could not.
+        stop: looked at after every input; from :func:`stopped_by_signals`.
 
     Yields:
         One outcome for each input.
@@ -243,19 +249,22 @@ def explain_each(
     watch = watcher or _Nobody()
     mine = KeyIndex()
     for window in windows(task, items):
-        yield from _explain_window(task, window, store, watch, mine, retry_failed)
+        for outcome in _explain_window(task, window, store, watch, mine, retry_failed):
+            yield outcome
+            if stop is not None:
+                stop.check()
 
 
 def windows(task: BatchTask[Item], items: Iterable[Item]) -> Iterator[list[Item]]:
     """Split the inputs, in order, into lists of as many as are looked at together to form batches."""
     rest = iter(items)
-    while window := list(itertools.islice(rest, window_size(task.together))):
+    while window := list(itertools.islice(rest, window_size(task))):
         yield window
 
 
-def window_size(together: int) -> int:
-    """How many inputs are looked at together to form batches of so many."""
-    return together * (LOOKAHEAD if together > 1 else 1)
+def window_size(task: BatchTask[Any]) -> int:
+    """How many inputs are looked at together to form batches. Their rows are written together, too."""
+    return task.together * (LOOKAHEAD if task.sized and task.together > 1 else 1)
 
 
 def plan(task: BatchTask[Item], new: Mapping[str, Item]) -> tuple[list[list[str]], dict[str, str]]:
@@ -485,6 +494,7 @@ class CallableTask(BatchTask[KeyedInput]):
         if not callable(explain):
             raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
         self._explain, self._size = explain, size or offered(explain, "size")
+        self.sized = self._size is not None
         self.together: int = together if together is not None else offered(explain, "together") or TOGETHER
         if not isinstance(self.together, int) or self.together < 1:
             raise OptionError(f"got together={together!r}; expected how many inputs are explained in one call, at least 1.")
@@ -527,7 +537,7 @@ class CallableTask(BatchTask[KeyedInput]):
         if self.keep == "none":
             return replace(found, attributions=None, attribution_errors=None)
         if self.keep == "files" or (self.keep == "auto" and large):
-            return _in_file(found, item.key, self.folder)
+            return _in_file(found, f"{item.key} {input_digest(self, item)}", self.folder, asked=self.keep == "files")
         return found
 
 
@@ -551,16 +561,30 @@ def offered(explain: object, name: str) -> Any:
     return getattr(getattr(explain, "__self__", None), name, None) if found is None else found
 
 
-def _in_file(row: Row, key: str, folder: Path) -> Row:
-    """Write the attributions of a row into a file beside the table; ``Attribution.load`` reads it."""
+def _in_file(row: Row, name: str, folder: Path, *, asked: bool) -> Row:
+    """Write the attributions of a row into a file beside the table; ``Attribution.load`` reads it. Sums stay in the row.
+
+    Args:
+        row: of the table.
+        name: of the input, other for another input with the same key.
+        folder: of the table.
+        asked: whether the user wants a file.
+    """
     if row.whole is None:
+        if asked and row.attributions is not None:
+            raise OptionError(
+                "got attributions='files' and results that are dicts or rows of your own; expected an integrand.Attribution "
+                "for each input, which can be saved. Pass attributions='values'."
+            )
         return row
     place = folder / FILES
     if not place.is_dir():
         ready(place)
-    file = place / f"{name_of(key).hex()}.safetensors"
+    file = place / f"{name_of(name).hex()}.safetensors"
     row.whole.save(file)
-    return replace(row, attributions=None, attribution_file=f"{FILES}/{file.name}")
+    summed = np.size(row.attributions) < sum(leaf.numel() for leaf in flatten(row.whole.values)[1])
+    kept = row if summed else replace(row, attributions=None, attribution_errors=None)
+    return replace(kept, attribution_file=f"{FILES}/{file.name}")
 
 
 def explain_many(
@@ -582,9 +606,9 @@ def explain_many(
 ) -> ManyExplained:
     """Explain many inputs into a folder of Parquet parts, one row each; the same call goes on where an earlier one was stopped.
 
-    A kill at any moment costs the last few seconds, and the inputs at hand: at most four times as many as are explained
-    ``together``. An input that cannot be read or explained becomes a row that says why, and the run goes on. Rows of runs with
-    other weights, options or versions are never mixed: that is an error that says what differs.
+    A kill at any moment costs the last few seconds, and the inputs at hand: as many as are explained ``together``, or 16 times
+    as many where inputs differ in size. An input that cannot be read or explained becomes a row that says why, and the run goes
+    on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what differs.
 
     >>> import tempfile, torch, integrand as ig
     >>> model = torch.nn.Linear(3, 1).eval()
@@ -634,10 +658,9 @@ def explain_many(
         stopped_by_signals() as stop,
         watching(progress, total) as watch,
     ):
-        for outcome in explain_each(task, inputs, store, watcher=watch, retry_failed=retry_failed):
+        for outcome in explain_each(task, inputs, store, watcher=watch, retry_failed=retry_failed, stop=stop):
             # Not the input itself, which may be large: failures are held until the end.
             summary.add(replace(outcome, item=replace(outcome.item, item=None)) if outcome.failed else outcome)
-            stop.check()
         store.finish()
     return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
 
@@ -723,6 +746,8 @@ class StopRequest:
 
     def check(self) -> None:
         """End the block if a signal asked for it; once more, for where it was asked, the end may have gone unheard."""
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
         if self._number:
             raise SystemExit(128 + self._number)
 
@@ -731,19 +756,21 @@ class StopRequest:
 def stopped_by_signals() -> Iterator[StopRequest]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what is done is written; the exit code tells which it was.
 
-    In the main thread, and where nobody else has a say in these signals.
+    All three are remembered, for Python drops an exception that is raised while an object is being deleted. In the main thread,
+    and where nobody else has a say in these signals.
     """
     stop = StopRequest()
-    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)]
     mine = threading.current_thread() is threading.main_thread()
-    before = [number for number in wanted if mine and signal.getsignal(number) is signal.SIG_DFL]
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: found for number in wanted if mine and (found := signal.getsignal(number)) in usual}
     for number in before:
         signal.signal(number, stop.ask)
     try:
         yield stop
     finally:
-        for number in before:
-            signal.signal(number, signal.SIG_DFL)
+        for number, found in before.items():
+            signal.signal(number, found)
 
 
 @contextmanager

@@ -122,10 +122,10 @@ def explain_dataset(
         _check_travels(dataset, "the source,", "Name a file or a folder, or pass a list.")
     folder = Path(out).absolute()
     maker = Maker.of(explain)
-    known = pool.asked(maker, together)
+    known = pool.asked(maker, together, size)
     threads = max(1, int(num_cpus))
     job = WorkerJob(maker, folder, known.settings, known.together, size, attributions, retry_failed, threads)
-    reading = InputReading(None if rows else dataset, key, column, carry, window_size(known.together))
+    reading = InputReading(None if rows else dataset, key, column, carry, known.window)
     total = None if rows else inputs_of(dataset)[1]
     manifest = Manifest(made_with(known.settings, known.together, settings, key), attributions, title)
     start = time.monotonic()
@@ -249,10 +249,12 @@ class ExplainFacts:
     Attributes:
         settings: what results depend on, from :func:`~integrand.batch.identity.settings_of`.
         together: inputs that are explained in one call.
+        window: inputs that are looked at together to form batches.
     """
 
     settings: Mapping[str, Any]
     together: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -582,13 +584,14 @@ class ActorPool:
         only_gpus = bool(num_gpus) and num_cpus == 1
         return ActorPool(*bounds, {"num_gpus": num_gpus} if only_gpus else {"num_cpus": num_cpus, "num_gpus": num_gpus})
 
-    def asked(self, maker: Maker, together: int | None) -> ExplainFacts:
+    def asked(self, maker: Maker, together: int | None, size: Callable[[Any], float] | None) -> ExplainFacts:
         """Settings of what explains: those that it has where it is made, for an actor may have another version or device."""
         if not maker.makes:
-            return _facts(maker, together)
+            return _facts(maker, together, size)
         ray = ray_package()
         try:
-            found: ExplainFacts | StopNotice = ray.get(ray.remote(**self.resources)(_facts_or_stop).remote(maker, together))
+            asked = ray.remote(**self.resources)(_facts_or_stop).remote(maker, together, size)
+            found: ExplainFacts | StopNotice = ray.get(asked)
         except Exception as error:
             raise _ended(error) from error
         if isinstance(found, StopNotice):
@@ -651,14 +654,15 @@ class ActorPool:
             )
 
 
-def _facts(maker: Maker, together: int | None) -> ExplainFacts:
+def _facts(maker: Maker, together: int | None, size: Callable[[Any], float] | None) -> ExplainFacts:
     explain = maker.made()
-    return ExplainFacts(settings_of(explain), CallableTask(explain, Path(), together=together).together)
+    task = CallableTask(explain, Path(), together=together, size=size)
+    return ExplainFacts(settings_of(explain), task.together, window_size(task))
 
 
-def _facts_or_stop(maker: Maker, together: int | None) -> ExplainFacts | StopNotice:
+def _facts_or_stop(maker: Maker, together: int | None, size: Callable[[Any], float] | None) -> ExplainFacts | StopNotice:
     try:
-        return _facts(maker, together)
+        return _facts(maker, together, size)
     except Exception as error:
         return StopNotice.of(error, f"what explains the inputs cannot be made on {_host()}")
 

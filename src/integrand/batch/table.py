@@ -3,7 +3,7 @@
 ::
 
     out/
-      part-000001.parquet ...   the rows, in the order of the inputs
+      part-000001.parquet ...   the rows, in the order of the inputs as they were explained
       _manifest.json            what was done, and everything that a result depends on beside its input
       _attributions/            a file for each input, where attributions are too large for a row
 
@@ -20,11 +20,11 @@ import json
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .table_summary import TableSummary
+
+T = TypeVar("T")
 
 MANIFEST = "_manifest.json"
 """The file that says what a folder of parts was made with."""
@@ -61,6 +63,7 @@ LARGEST_MANIFEST = 64 << 20
 """The most bytes of a manifest: it may hold a list of thousands of targets."""
 
 _PART = re.compile(r"part-(\d{6,9})\.parquet")
+_FILE = re.compile(r"[0-9a-f]{32}\.safetensors")
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
@@ -321,15 +324,15 @@ def _identities(path: Path) -> Iterator[tuple[str, str, bool, str | None]]:
         yield key, digest or "", status != FAILED, file
 
 
-def outdated(folder: Path) -> dict[Path, set[int]]:
-    """The rows in a folder of parts that do not count, as others have their keys.
+def outdated(parts: Sequence[Path]) -> dict[Path, set[int]]:
+    """The rows of some parts that do not count, as others have their keys.
 
     Of several rows for the same input a success counts more than a failure, and a later one more than an earlier; where the
     input has changed under its key, the later row counts.
     """
     best: dict[bytes, tuple[bool, str, Path, int]] = {}
     dropped: dict[Path, set[int]] = {}
-    for path, row, name, digest, ok in _doubles(folder):
+    for path, row, name, digest, ok in _doubles(parts):
         known = best.get(name)
         if known is not None:
             mine = ok >= known[0] or bool(digest and known[1] and digest != known[1])
@@ -341,9 +344,8 @@ def outdated(folder: Path) -> dict[Path, set[int]]:
     return dropped
 
 
-def _doubles(folder: Path) -> Iterator[tuple[Path, int, bytes, str, bool]]:
+def _doubles(parts: Sequence[Path]) -> Iterator[tuple[Path, int, bytes, str, bool]]:
     """The rows whose keys are there more than once: part, row, digest of the key, of the input, whether it is a success."""
-    parts = parts_of(folder)
     names = [np.array([name_of(one[0]) for one in _identities(path)], "S16") for path in parts]
     every = np.concatenate(names) if names else np.empty(0, "S16")
     every.sort()
@@ -366,13 +368,13 @@ def tidy(folder: Path) -> None:
 
     Nobody else may write there meanwhile. A kill at any moment leaves nothing that the next call does not mend.
     """
-    for path, rows in outdated(folder).items():
+    for path, rows in outdated(parts_of(folder)).items():
         left = without(read_part(path), rows)
         if left.num_rows:
             write_part(path, left)
         else:
             remove(path)
-    layout = layout_of(folder)
+    layout = layout_of(parts_of(folder))
     schema = layout.schema()
     for path in parts_of(folder):
         if not _schema(path).equals(schema, check_metadata=True):
@@ -380,10 +382,10 @@ def tidy(folder: Path) -> None:
     _merge_small(folder)
 
 
-def layout_of(folder: Path) -> TableLayout:
-    """The layout that holds the rows of all parts."""
+def layout_of(parts: Sequence[Path]) -> TableLayout:
+    """The layout that holds the rows of all of some parts."""
     found = TableLayout()
-    for path in parts_of(folder):
+    for path in parts:
         schema = _schema(path)
         with _reading(path):
             found = found.union(TableLayout.read(schema))
@@ -554,15 +556,16 @@ class TableStore:
         self._waiting, self._waiting_at, self._bytes = [], {}, 0
 
     def finish(self) -> None:
-        """Write what waits, leave one row for each key, and merge small parts."""
+        """Write what waits, leave one row for each key, merge small parts, and remove files that no row names any more."""
         self.flush()
         tidy(self.folder)
+        _remove_unnamed(self.folder)
         self._look()
         self._hidden = 0
 
     def _look(self) -> None:
         """See what is in the folder. A row whose file is gone does not count."""
-        self._index, self.layout = KeyIndex(), layout_of(self.folder)
+        self._index, self.layout = KeyIndex(), layout_of(parts_of(self.folder))
         self._tables.clear()
         self._blocks.clear()
         for path in parts_of(self.folder):
@@ -587,6 +590,16 @@ class TableStore:
                     cache.popitem(last=False)
         self._blocks.move_to_end((number, block))
         return self._blocks[number, block][row - block * self.BLOCK]
+
+
+def _remove_unnamed(folder: Path) -> None:
+    """Remove files with attributions that no row names: of inputs that have changed, or whose key another input has."""
+    if not (folder / FILES).is_dir():
+        return
+    named = {file for path in parts_of(folder) for *_, file in _identities(path) if file is not None}
+    for path in sorted((folder / FILES).iterdir()):
+        if _FILE.fullmatch(path.name) and f"{FILES}/{path.name}" not in named:
+            remove(path)
 
 
 def _tabled(row: Row) -> Row:
@@ -614,6 +627,76 @@ def _size_of(row: Row) -> int:
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
+
+TRIES = 10
+"""How often reading begins anew where a run has written parts anew meanwhile, which it does when it begins and when it ends."""
+
+
+class TableChangedError(FileError):
+    """A part was written anew by a run while the table was read."""
+
+
+class PartsSnapshot:
+    """The parts of a table as they are at one moment: new ones do not count, and one that was written anew is an error.
+
+    Attributes:
+        parts: the files, in order.
+        layout: the types of the columns.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.parts = parts_of(folder)
+        self._stamps = {path: self._stamp(path) for path in self.parts}
+        with self._steady(self.parts):
+            self.layout, self._outdated = layout_of(self.parts), outdated(self.parts)
+
+    def read(self, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+        """A part, or those of some columns that it has, without the rows that do not count."""
+        with self._steady([path]):
+            have = columns and [name for name in columns if name in _schema(path).names]
+            return without(read_part(path, have), self._outdated.get(path, set()))
+
+    def __len__(self) -> int:
+        """How many inputs have a row."""
+        with self._steady(self.parts):
+            return sum(map(_rows_in, self.parts)) - sum(map(len, self._outdated.values()))
+
+    @staticmethod
+    def _stamp(path: Path) -> tuple[int, int, int] | None:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    @contextmanager
+    def _steady(self, parts: Sequence[Path]) -> Iterator[None]:
+        """Raise an error if one of some parts is not what it was, whatever reading it has come to."""
+        failure: FileError | None = None
+        try:
+            yield
+        except FileError as error:
+            failure = error
+        if changed := [path for path in parts if (now := self._stamp(path)) is None or now != self._stamps[path]]:
+            raise TableChangedError(
+                f"{shown(str(changed[0]))} was written anew by a run while it was read. Read it again when the run is done."
+            ) from failure
+        if failure is not None:
+            raise failure
+
+    @staticmethod
+    def use(folder: Path, read: Callable[[PartsSnapshot], T]) -> T:
+        """What a function makes of the parts of a folder; begun anew if a run writes some of them anew meanwhile."""
+        for _ in range(TRIES - 1):
+            with suppress(TableChangedError):
+                return read(PartsSnapshot(folder))
+        return read(PartsSnapshot(folder))
+
+
+def _rows_in(path: Path) -> int:
+    """How many rows a part has."""
+    with _reading(path), path.open("rb") as file:
+        return int(arrow().parquet.read_metadata(file).num_rows)
 
 
 @dataclass(frozen=True)
@@ -648,24 +731,39 @@ class ExplainedTable:
 
     def arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, or some of their columns, as an Arrow table."""
-        layout = layout_of(self.folder)
-        names = layout.schema().names
-        if columns is not None and (unknown := [name for name in columns if name not in names]):
-            raise OptionError(f"got the columns {unknown}; expected some of {', '.join(names)}.")
-        chosen = names if columns is None else list(columns)
-        left_out = outdated(self.folder)
-        tables = [layout.cast(layout.schema().empty_table(), chosen)]
-        for path in self.parts:
-            have = ["key", *(name for name in chosen if name != "key" and name in _schema(path).names)]
-            tables.append(layout.cast(without(read_part(path, have), left_out.get(path, set())), chosen))
-        return arrow().concat_tables(tables)
+
+        def read(snapshot: PartsSnapshot) -> pa.Table:
+            layout = snapshot.layout
+            names = layout.schema().names
+            if columns is not None and (unknown := [name for name in columns if name not in names]):
+                raise OptionError(f"got the columns {unknown}; expected some of {', '.join(names)}.")
+            chosen = names if columns is None else list(columns)
+            tables = [layout.cast(layout.schema().empty_table(), chosen)]
+            have = ["key", *(name for name in chosen if name != "key")]
+            tables += [layout.cast(snapshot.read(path, have), chosen) for path in snapshot.parts]
+            return arrow().concat_tables(tables)
+
+        return PartsSnapshot.use(self.folder, read)
 
     def rows(self) -> Iterator[Row]:
-        """All rows in order, one part at a time."""
-        left_out = outdated(self.folder)
-        for path in self.parts:
-            table = without(read_part(path), left_out.get(path, set()))
-            yield from TableLayout.read(table.schema).rows(table)
+        """All rows in order, one part at a time. Where a run writes parts anew meanwhile, what was not given yet follows."""
+        given: list[Any] = []  # of parts, the digests of their keys
+        for left in reversed(range(TRIES)):
+            try:
+                snapshot = PartsSnapshot(self.folder)
+                before = np.concatenate(given) if given else None
+                for path in snapshot.parts:
+                    table = snapshot.read(path)
+                    names = np.array([name_of(key) for key in table["key"].to_pylist()], "S16")
+                    if before is not None:
+                        new = ~np.isin(names, before)
+                        table, names = table.filter(arrow().array(new)), names[new]
+                    yield from TableLayout.read(table.schema).rows(table)
+                    given.append(names)
+                return
+            except TableChangedError:
+                if not left:
+                    raise
 
     def pandas(self, columns: Sequence[str] | None = None) -> Any:
         """All rows, or some of their columns, as a pandas ``DataFrame``."""
@@ -698,8 +796,4 @@ class ExplainedTable:
 
     def __len__(self) -> int:
         """How many inputs have a row."""
-        found = 0
-        for path in self.parts:
-            with _reading(path), path.open("rb") as file:
-                found += arrow().parquet.read_metadata(file).num_rows
-        return found - sum(map(len, outdated(self.folder).values()))
+        return PartsSnapshot.use(self.folder, len)

@@ -18,7 +18,7 @@ from ..errors import OptionError
 from ..files import text_file
 from ..words import cell
 from .rows import COLUMN_NAMES
-from .table import layout_of, outdated, read_part, without
+from .table import PartsSnapshot
 
 if TYPE_CHECKING:
     from .table import ExplainedTable
@@ -77,7 +77,11 @@ def write_csv(table: ExplainedTable, path: Path, *, columns: Sequence[str] | Non
     Returns:
         How many lines were written, without that of the headings.
     """
-    layout = layout_of(table.folder)
+    return PartsSnapshot.use(table.folder, lambda parts: _write_csv(parts, path, columns, long))
+
+
+def _write_csv(snapshot: PartsSnapshot, path: Path, columns: Sequence[str] | None, long: bool) -> int:
+    layout = snapshot.layout
     carried = list(layout.columns)
     known = [*COLUMN_NAMES, *carried]
     if columns is not None and (unknown := [name for name in columns if name not in known]):
@@ -93,7 +97,7 @@ def write_csv(table: ExplainedTable, path: Path, *, columns: Sequence[str] | Non
         file.write("\ufeff")
         writer = csv.writer(file)
         writer.writerow([cell(name) for name in (*wanted, *parts)])
-        for values in _rows(table, [name for name in known if name in needed]):
+        for values in _rows(snapshot, [name for name in known if name in needed]):
             own = [_cell(name, values) for name in wanted]
             for more in _parts(values, layout.shape) if long else [()]:
                 writer.writerow([*own, *more])
@@ -108,10 +112,9 @@ def _ours(name: str, others: Sequence[str]) -> str:
     return name
 
 
-def _rows(table: ExplainedTable, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    dropped = outdated(table.folder)
-    for path in table.parts:
-        read = without(read_part(path, names), dropped.get(path, set()))
+def _rows(snapshot: PartsSnapshot, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for path in snapshot.parts:
+        read = snapshot.read(path, names)
         for start in range(0, read.num_rows, ROWS):
             yield from read.slice(start, ROWS).to_pylist()
 

@@ -46,7 +46,7 @@ from ..render.table_data import (
 )
 from ..words import finite, number, percent, shortened, shown
 from .rows import COLUMN_NAMES, FAILED, Row, TableLayout, arrow
-from .table import ExplainedTable, flattened, layout_of, outdated, read_part, without
+from .table import ExplainedTable, PartsSnapshot, flattened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -234,7 +234,11 @@ def summarise(table: ExplainedTable, *, label: str | None = None) -> TableSummar
         table: the table.
         label: a column of it that says what is true, to compare predictions with.
     """
-    reader = TableReader(table, label)
+    return PartsSnapshot.use(table.folder, lambda parts: _summarised(TableReader(table, parts, label)))
+
+
+def _summarised(reader: TableReader) -> TableSummary:
+    table = reader.table
     counts = _counted(reader)
     found = _distributions(reader)
     picked, drawn = _picked(reader, found, counts)
@@ -285,11 +289,9 @@ class TableReader:
         parts: the files.
     """
 
-    def __init__(self, table: ExplainedTable, label: str | None) -> None:
+    def __init__(self, table: ExplainedTable, parts: PartsSnapshot, label: str | None) -> None:
         self.table, self.label = table, label
-        self.layout = layout_of(table.folder)
-        self.parts = table.parts
-        self._outdated = outdated(table.folder)
+        self.layout, self.parts, self._snapshot = parts.layout, parts.parts, parts
         if label is not None and label not in self.layout.columns:
             there = ", ".join(map(repr, self.layout.columns)) or "none"
             raise OptionError(
@@ -299,8 +301,7 @@ class TableReader:
 
     def read(self, part: int, names: Sequence[str] | None = None) -> pa.Table:
         """A part, or some of its columns, without the rows that a stopped run has left beside better ones."""
-        path = self.parts[part]
-        return without(read_part(path, names), self._outdated.get(path, set()))
+        return self._snapshot.read(self.parts[part], names)
 
     def batches(self, names: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
         """The number of the part, the first row, and some rows with these columns; null where a part has none of a name."""
@@ -336,8 +337,9 @@ class TableReader:
     @cached_property
     def part(self) -> str:
         """What one feature is called. Atoms, which have numbers of their own in each molecule, are counted by element."""
-        for path in self.parts:
-            first = [name for row in read_part(path, ["features"]).slice(0, 500)["features"].to_pylist() for name in row or ()]
+        for k in range(len(self.parts)):
+            read = self.read(k, ["features"]).slice(0, 500)
+            first = [name for row in read["features"].to_pylist() for name in row or ()]
             if first:
                 if sum(_ATOM.fullmatch(name or "") is not None for name in first) > 0.8 * len(first):
                     return "element"

@@ -173,10 +173,10 @@ def run_many(
     place = gallery.folder / TABLE
     with locked(gallery.index), locked(gallery.folder), TableStore.opened(place, job.manifest, again=again) as store:
         index = GalleryIndex(gallery, job, photos, store)
-        with stopped_by_signals(), stoppable(job.command), index.kept_up():
+        with stopped_by_signals() as stop, stoppable(job.command), index.kept_up():
             bar = screen.batch(len(photos), "photos")
             task = PhotoTask(job, gallery.folder, store.manifest.fingerprint, bar.tell)
-            for outcome in explain_each(task, photos, store, watcher=bar, retry_failed=retry_failed):
+            for outcome in explain_each(task, photos, store, watcher=bar, retry_failed=retry_failed, stop=stop):
                 if not outcome.known:
                     if not outcome.failed:
                         say_resumed(summary, len(photos), "photos")
@@ -262,7 +262,7 @@ class PhotoTask(BatchTask[Path]):
             mark: the fingerprint of the settings.
             tell: takes reports of the gradients of the photos at hand.
         """
-        self.together = min(job.together, DRAWN)
+        self.together, self.sized = min(job.together, DRAWN), False
         self._job, self._folder, self._mark, self._tell = job, folder, mark, tell
 
     def key(self, item: Path) -> str:

@@ -179,7 +179,7 @@ class GraphModel:
                 found[i] = self._result(*drawn[i], values, output, columns)
             if progress is not None:
                 progress(len(found), len(graphs))
-        scale = (score or "probability") if self.logits else ""
+        scale = score or ("probability" if self.logits else "")
         results = ResultList(replace(found[i], scale=scale) for i in range(len(graphs)))
         warn_if_missed(Certificate(tuple(one.certificate for one in results)))
         return results

@@ -323,11 +323,11 @@ def run(
     seen = SeenMolecules(asked)
     tally = MoleculeTally(task, total, kept=out is not None, retried=retry_failed)
     written, problem = 0, ""
-    stop = nullcontext() if out is None else stoppable(job.writer.command)  # without it, there is nothing to go on from
+    told = nullcontext() if out is None else stoppable(job.writer.command)  # without it, there is nothing to go on from
     with noted() as notes, opened_table(job, out, folder=folder, again=again) as store:
-        with stop, stopped_by_signals(), _unwrapped():
+        with told, stopped_by_signals() as stop, _unwrapped():
             watch = screen.batch(total, "molecules")
-            for outcome in explain_each(task, seen.first(), store, watcher=watch, retry_failed=retry_failed):
+            for outcome in explain_each(task, seen.first(), store, watcher=watch, retry_failed=retry_failed, stop=stop):
                 tally.add(outcome)
         summary = tally.summary
         problem = "" if summary.total == total else seen.changed(min(total, summary.total))

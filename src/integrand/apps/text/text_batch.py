@@ -22,6 +22,7 @@ from ...batch.many import (
     BatchTask,
     BatchWatcher,
     Failed,
+    StopRequest,
     explain_each,
     explain_window,
     plan,
@@ -358,10 +359,10 @@ def run_texts(job: TextJob, inputs: Iterable[TextInput], total: int, asked: Text
         bar: the one over the texts.
     """
     with noted() as notes, ExitStack() as stack:
-        store = opened(job, asked, stack)
+        store, stop = opened(job, asked, stack), stack.enter_context(stopped_by_signals())
         summary: BatchSummary[TextInput] = BatchSummary()
         told = ResultPrinter(job, most=PRINTED if asked.out is not None and not job.as_json else None)
-        for outcome in explained(job.task, inputs, store, bar, retry_failed=asked.retry_failed):
+        for outcome in explained(job.task, inputs, store, bar, stop, retry_failed=asked.retry_failed):
             if not outcome.known and not outcome.failed:
                 say_resumed(summary, total, job.what)
             summary.add(outcome)
@@ -401,10 +402,10 @@ def run_kept(
         What was made (None if no text was explained), how the run went, and what is to be noted.
     """
     with noted() as notes, ExitStack() as stack:
-        store = opened(job, asked, stack)
+        store, stop = opened(job, asked, stack), stack.enter_context(stopped_by_signals())
         summary: BatchSummary[TextInput] = BatchSummary()
         found: list[tuple[TextInput, Any]] = []
-        for outcome in explained(job.task, inputs, store, bar, retry_failed=asked.retry_failed):
+        for outcome in explained(job.task, inputs, store, bar, stop, retry_failed=asked.retry_failed):
             if not outcome.known and not outcome.failed:
                 say_resumed(summary, total, job.what)
             summary.add(outcome)
@@ -435,7 +436,6 @@ def opened(job: TextJob, asked: TextOutput, stack: ExitStack) -> TableStore | No
     stack.enter_context(stoppable(typed()))
     manifest = Manifest(job.settings, "auto", job.title)
     store: TableStore = stack.enter_context(TableStore.opened(asked.place, manifest, again=asked.again))
-    stack.enter_context(stopped_by_signals())
     return store
 
 
@@ -444,6 +444,7 @@ def explained(
     items: Iterable[TextInput],
     store: TableStore | None,
     watch: BatchWatcher,
+    stop: StopRequest,
     *,
     retry_failed: bool = False,
 ) -> Iterator[BatchOutcome[TextInput]]:
@@ -454,10 +455,11 @@ def explained(
         items: the texts.
         store: the table, if there is one.
         watch: told how far it is.
+        stop: looked at after every text.
         retry_failed: explain texts again that an earlier run could not.
     """
     if store is not None:
-        yield from explain_each(task, items, store, watcher=watch, retry_failed=retry_failed)
+        yield from explain_each(task, items, store, watcher=watch, retry_failed=retry_failed, stop=stop)
         return
     proven = False
     for window in windows(task, items):
@@ -466,6 +468,7 @@ def explained(
         for item in window:
             row = rows[item.key]
             yield BatchOutcome(item, item.key, lambda row=row: row, failed=not row.ok)  # type: ignore[misc]
+            stop.check()
 
 
 def leave(store: TableStore, asked: TextOutput, summary: BatchSummary[TextInput]) -> None:
