@@ -807,7 +807,7 @@ def commands(folder: Path) -> list[CommandCase]:
         "name the city",
     ]
     (folder / "questions.txt").write_text("\n".join(f"{question} {i}?" for i, question in enumerate(asked * 3)))
-    (folder / "texts.txt").write_text("Good morning!\nI am tired.\nThank you.\nWhere is he?\nIt rains.\n")
+    (folder / "texts.txt").write_text("Good morning!\nI am tired.\nThank you.\n")
     smiles = [f"{'C' * i}{tail}" for i in range(1, 9) for tail in ("O", "N", "C(=O)O", "c1ccccc1")]
     (folder / "molecules.smi").write_text("\n".join(smiles))
     few = ["--max-evaluations", "17", "--tol", "0.5"]
@@ -820,7 +820,7 @@ def commands(folder: Path) -> list[CommandCase]:
     ]
 
 
-KILLS = {"image": 4, "retina": 4, "questions": 9, "translate": 6, "molecule": 9}
+KILLS = {"image": 4, "retina": 3, "questions": 11, "translate": 3, "molecule": 11}
 """How often each command is killed in brief, 32 times in all; pages of photos and translations take a while."""
 
 

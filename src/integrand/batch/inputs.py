@@ -216,8 +216,16 @@ def _loaded(loader: Any) -> InputSource:
     streamed = isinstance(loader.dataset, torch.utils.data.IterableDataset)
 
     def each() -> Iterator[tuple[Any, str, str]]:
-        place = count()
         batches = iter(loader)
+        try:
+            yield from examples(batches)
+        finally:  # or the garbage collector ends the workers, after an error in one of them, and waits five seconds for each
+            end = None if loader.persistent_workers else getattr(batches, "_shutdown_workers", None)
+            if end is not None:
+                end()
+
+    def examples(batches: Iterator[Any]) -> Iterator[tuple[Any, str, str]]:
+        place = count()
         plan = None if streamed else iter(([one] for one in loader.sampler) if alone else loader.batch_sampler)
         while True:
             chosen = None if plan is None else next(plan, None)

@@ -49,7 +49,7 @@ from .table import FILES, ExplainedTable, KeyIndex, Manifest, TableStore, name_o
 
 Item = TypeVar("Item")
 
-LOOKAHEAD = 16
+LOOKAHEAD = 4
 """Batches that are looked at together where inputs differ in size, to put those of about the same size into one; also what a
 kill can cost."""
 
@@ -66,7 +66,8 @@ class BatchTask(ABC, Generic[Item]):
 
     Attributes:
         together: inputs that are explained in one call.
-        sized: whether inputs have a size, so that it pays to look at many of them before batches are formed.
+        lookahead: batches that are looked at together, to put inputs of about the same size into one; also what a kill can
+            cost. None is :data:`LOOKAHEAD`; 1 where all inputs are of one size.
         stops: errors that no input is to blame for, such as a missing package: they end the run. Any other becomes the failure
             of its input, and the run goes on.
         doubts: errors that end the run as long as no input was ever explained, for then the call is wrong, such as an unknown
@@ -75,7 +76,7 @@ class BatchTask(ABC, Generic[Item]):
     """
 
     together: int = 1
-    sized: bool = True
+    lookahead: int | None = None
     stops: ClassVar[tuple[type[BaseException], ...]] = (MissingExtraError, TrustError)
     doubts: ClassVar[tuple[type[BaseException], ...]] = (
         *(OptionError, TargetError, TrainModeError, OutputError, GradientError, RandomnessError, RowsError, OperationError),
@@ -264,7 +265,7 @@ def windows(task: BatchTask[Item], items: Iterable[Item]) -> Iterator[list[Item]
 
 def window_size(task: BatchTask[Any]) -> int:
     """How many inputs are looked at together to form batches. Their rows are written together, too."""
-    return task.together * (LOOKAHEAD if task.sized and task.together > 1 else 1)
+    return task.together * ((task.lookahead or LOOKAHEAD) if task.together > 1 else 1)
 
 
 def plan(task: BatchTask[Item], new: Mapping[str, Item]) -> tuple[list[list[str]], dict[str, str]]:
@@ -494,7 +495,7 @@ class CallableTask(BatchTask[KeyedInput]):
         if not callable(explain):
             raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
         self._explain, self._size = explain, size or offered(explain, "size")
-        self.sized = self._size is not None
+        self.lookahead = 1 if self._size is None else offered(explain, "lookahead")
         self.together: int = together if together is not None else offered(explain, "together") or TOGETHER
         if not isinstance(self.together, int) or self.together < 1:
             raise OptionError(f"got together={together!r}; expected how many inputs are explained in one call, at least 1.")
@@ -606,9 +607,9 @@ def explain_many(
 ) -> ManyExplained:
     """Explain many inputs into a folder of Parquet parts, one row each; the same call goes on where an earlier one was stopped.
 
-    A kill at any moment costs the last few seconds, and the inputs at hand: as many as are explained ``together``, or 16 times
-    as many where inputs differ in size. An input that cannot be read or explained becomes a row that says why, and the run goes
-    on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what differs.
+    A kill at any moment costs the last few seconds, and the inputs at hand: as many as are explained ``together``, or a few
+    times as many where inputs differ in size. An input that cannot be read or explained becomes a row that says why, and the run
+    goes on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what differs.
 
     >>> import tempfile, torch, integrand as ig
     >>> model = torch.nn.Linear(3, 1).eval()

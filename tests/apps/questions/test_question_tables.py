@@ -102,7 +102,7 @@ def test_without_a_table_too_a_text_that_fails_later_does_not_end_the_run(trec: 
 
     task = text_batch.TextTask(explain, size=len)
     items = [text_batch.text_input(i, text) for i, text in enumerate(["who ?", "odd", "where ?"], 1)]
-    found = list(text_batch.explained(task, items, None, BatchBar(None, 3)))
+    found = list(text_batch.explained(task, items, None, BatchBar(None, 3), many.StopRequest()))
     assert [(one.key, one.failed) for one in found] == [("1", False), ("2", True), ("3", False)]
 
 
@@ -295,6 +295,6 @@ def test_memory_holds_a_window_and_not_the_file(trec: questions.Classifier, monk
             yield text_batch.text_input(taken, "who won ?")
 
     task = text_batch.TextTask(lambda texts: trec.explain(texts, tol=0.5), size=trec.size, together=2)
-    outcomes = text_batch.explained(task, inputs(), None, many._Nobody())
+    outcomes = text_batch.explained(task, inputs(), None, many._Nobody(), many.StopRequest())
     next(outcomes)
     assert taken == 2 * many.LOOKAHEAD

@@ -262,7 +262,7 @@ class PhotoTask(BatchTask[Path]):
             mark: the fingerprint of the settings.
             tell: takes reports of the gradients of the photos at hand.
         """
-        self.together, self.sized = min(job.together, DRAWN), False
+        self.together, self.lookahead = min(job.together, DRAWN), 1
         self._job, self._folder, self._mark, self._tell = job, folder, mark, tell
 
     def key(self, item: Path) -> str:
