@@ -115,12 +115,14 @@ class QuestionExplainer:
 
     Attributes:
         together: questions in a batch.
+        lookahead: batches that are formed of questions that are looked at together.
         tol: the tolerance.
     """
 
     def __init__(self, *, tol: float = 0.01, together: int = 256, device: str | None = None) -> None:
         self.tol, self.together = tol, together
         self.classifier = questions.load("trec", device)
+        self.lookahead = self.classifier.lookahead
 
     @staticmethod
     def size(text: str) -> float:

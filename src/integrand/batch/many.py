@@ -608,8 +608,8 @@ def explain_many(
     """Explain many inputs into a folder of Parquet parts, one row each; the same call goes on where an earlier one was stopped.
 
     A kill at any moment costs the last few seconds, and the inputs at hand: as many as are explained ``together``, or a few
-    times as many where inputs differ in size. An input that cannot be read or explained becomes a row that says why, and the run
-    goes on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what differs.
+    times as many where inputs differ in size. An input that cannot be read or explained becomes a row that says why, and the
+    run goes on. Rows of runs with other weights, options or versions are never mixed: that is an error that says what differs.
 
     >>> import tempfile, torch, integrand as ig
     >>> model = torch.nn.Linear(3, 1).eval()
