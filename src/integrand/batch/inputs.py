@@ -105,7 +105,7 @@ def _keyed(source: InputSource, key: Key, column: str | None, carry: Mapping[str
     settled = False  # an input had all that was asked for: what others lack is a mistake in the data, not in the call
     for item, problem, place in source.each():
         own = place if key is None else f"input {place} of the source"
-        lacks = None if problem else _lacking(item, place, carry)  # null in the table, where others have it
+        lacks = _lacking(item, place, carry) if carry and not problem else None  # null in the table, where others have it
         try:
             one = KeyedInput(own, None, {}, problem) if problem else _one(item, place, own, key, column, carry)
         except OptionError as error:
@@ -136,7 +136,8 @@ def _lacking(item: Any, place: str, names: Iterable[str]) -> OptionError | None:
 def _one(item: Any, place: str, own: str, key: Key, column: str | None, carry: Mapping[str, str]) -> KeyedInput:
     """An input with its key, what is explained of it, and what it brings along."""
     row = item if isinstance(item, Mapping) else {}
-    if lacks := _lacking(item, place, [name for name in (key, column) if isinstance(name, str)]):
+    asked = [name for name in (key, column) if isinstance(name, str)]
+    if asked and (lacks := _lacking(item, place, asked)):
         raise lacks
     columns = {name: plain(row.get(of)) for of, name in carry.items()}
     try:
