@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,14 @@ SLOW = 0.1
 def seeded() -> None:
     """What a test draws without a seed does not hang on the tests that ran before it in the same process."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def python_listens() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: other tests may have asked RDKit directly, which leaves another one in its place."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

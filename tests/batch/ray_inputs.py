@@ -37,6 +37,11 @@ class Numbers:
         self._explain = ModelExplainer(network(), target=1, tol=tol)
         self.settings = dict(self._explain.settings)
 
+    @staticmethod
+    def size(row: Mapping[str, Any]) -> float:
+        """How many numbers it has."""
+        return len(row["x"])
+
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
         """The rows of the table."""
         for row in rows:

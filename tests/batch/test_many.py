@@ -519,6 +519,7 @@ def test_the_sentence_tells_how_it_went(tmp_path: Path) -> None:
 # ---- signals, other threads, full disks --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("python_listens")
 @pytest.mark.parametrize(
     ("number", "how"), [(signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
 )
@@ -545,6 +546,7 @@ def test_a_signal_ends_the_run_with_all_rows_written_and_the_handlers_as_they_we
     assert same(tmp_path / "out", tmp_path / "whole")
 
 
+@pytest.mark.usefixtures("python_listens")
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
 def test_a_signal_that_somebody_swallows_ends_the_run_at_the_next_input(
     tmp_path: Path, number: int, how: type[BaseException]

@@ -276,6 +276,15 @@ def say(notes: Sequence[str]) -> None:
         print_line(f"note: {note}", err=True)
 
 
+def first_few(notes: Sequence[str], most: int = 5) -> list[str]:
+    """The first notes, and how many more there are: of thousands of inputs there may be many.
+
+    >>> first_few(["a", "b", "c"], 2)
+    ['a', 'b', 'and 1 more']
+    """
+    return [*notes[:most], *([f"and {len(notes) - most} more"] if len(notes) > most else [])]
+
+
 @contextmanager
 def one_line(where: str, hint: str = "", *, debug: bool) -> Iterator[None]:
     """Turn an unexpected error, in a user's model for instance, into one line; ``debug`` lets it through with its traceback."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,15 +17,15 @@ import typer
 from ...batch.identity import digest_of_input, weights_digest
 from ...batch.many import BatchOutcome, BatchSummary, BatchTask, explain_each, stopped_by_signals
 from ...batch.rows import COLUMN_NAMES, Row
-from ...batch.table import MANIFEST, Manifest, TableStore, parts_of
+from ...batch.table import Manifest, TableStore
 from ...errors import FileError, InputError, IntegrandError, MissingExtraError, OptionError
-from ...files import fitting, locked, remove
 from ...version import version_of
-from ...words import shortened, shown
+from ...words import shortened
 from ..command_line import (
     Screen,
     echo,
     end_with,
+    first_few,
     noted,
     one_line,
     print_line,
@@ -36,6 +36,7 @@ from ..command_line import (
     say_resumed,
     stoppable,
 )
+from ..output_table import carried_names, clear, output_table
 from .molecule_files import Record, records
 from .molecule_output import Failure, MoleculePair, MoleculeWriter, line
 from .molecule_row import result_of
@@ -44,9 +45,6 @@ from .result import MoleculeAttribution, MoleculeModel
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
-
-NOTES = 5
-"""The most warnings that are printed, and the most molecules that a note names; of thousands there may be many."""
 
 HEADINGS = 1000
 """The most columns of a table that come back in the output: data sets with descriptors have hundreds."""
@@ -205,25 +203,6 @@ class MoleculeTask(BatchTask[Record]):
         return result_of(row, item.molecule())
 
 
-def carried_names(headings: Sequence[str]) -> dict[str, str]:
-    """What the columns of an input are called in the table: as they are, or ``input_score`` where that is a name of ours.
-
-    Upper and lower case count as the same, as in SQL.
-
-    >>> carried_names(["id", "Score", "input_score"])
-    {'id': 'id', 'Score': 'input_Score', 'input_score': 'input_input_score'}
-    """
-    found: dict[str, str] = {}
-    taken = set(OURS)
-    for heading in headings:
-        name = heading if heading.strip() else "input_"
-        while name.lower() in taken:
-            name = f"input_{name}"
-        taken.add(name.lower())
-        found[heading] = name
-    return found
-
-
 def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
     """Everything that an attribution depends on beside its molecule: the options, the weights, the versions of the software."""
     try:
@@ -233,11 +212,6 @@ def settings_of(model: MoleculeModel, how: dict[str, Any]) -> dict[str, Any]:
     made = {"model": model.name, "source": model.source, "weights": weights_digest(*vars(model).values())}
     used = {"integrand": version_of(), "torch": torch.__version__.partition("+")[0], "rdkit": rdBase.rdkitVersion}
     return how | made | used | {"format": FORMAT}
-
-
-def table_of(out: Path) -> Path:
-    """The folder with the table that a file is written from, beside it; one for all endings, so that another is quick."""
-    return out.with_name(fitting(out.stem, ".table"))
 
 
 @contextmanager
@@ -255,39 +229,8 @@ def opened_table(job: MoleculeJob, out: Path | None, *, folder: bool, again: boo
         with tempfile.TemporaryDirectory(prefix="integrand-") as name, TableStore.opened(Path(name), manifest) as store:
             yield store
         return
-    if folder:
-        with TableStore.opened(out, manifest, again=again) as store:
-            yield store
-        return
-    place = table_of(out)
-    if place.is_symlink():
-        raise FileError(f"{shown(str(place))} cannot be written (it is a link); choose another name for {shown(out.name)}.")
-    with locked(out):  # which also removes what a killed run left beside it
-        _check_leftover(place, manifest, again=again)
-        with TableStore.opened(place, manifest, again=again) as store:
-            yield store
-        if not (place / MANIFEST).exists():
-            with suppress(OSError):  # somebody has put something into it
-                place.rmdir()
-
-
-def _check_leftover(place: Path, manifest: Manifest, *, again: bool) -> None:
-    """Check that what an earlier run has kept beside its file can be gone on with; with ``--again`` it goes if it cannot."""
-    if not (place / MANIFEST).exists():
-        return
-    try:
-        Manifest.read(place).check_same(manifest, place)
-    except (OptionError, FileError) as error:
-        if not again:
-            raise type(error)(f"{error} That folder is what an earlier run kept: --again drops it and begins anew.") from None
-        with locked(place):
-            clear(place)
-
-
-def clear(place: Path) -> None:
-    """Remove a table; the manifest goes last, so that a kill in between leaves a table with fewer rows."""
-    for path in (*parts_of(place), place / MANIFEST):
-        remove(path)
+    with output_table(out, manifest, folder=folder, again=again) as store:
+        yield store
 
 
 def run(
@@ -340,7 +283,7 @@ def run(
             store.flush()
             clear(store.folder)
     screen.close()
-    say([*_first(notes), *tally.notes(folder)])
+    say([*first_few(notes), *tally.notes(folder)])
     say_failures(summary, lambda record: record.name or record.where or shortened(record.text, 80), kept=out is not None)
     if out is not None and folder:
         say_others(out, summary)
@@ -414,7 +357,7 @@ class MoleculeTally:
         if self._missed:
             off = f"not as exact as asked for: {len(self._missed)} of {self._total} molecules"
             more = "allow more work with --max-evaluations, or ask for less with --tol"
-            found.append(f"{off} ({', '.join(_first(self._missed))}); {more}")
+            found.append(f"{off} ({', '.join(first_few(self._missed))}); {more}")
         if folder and self.summary.repeated:
             found.append(
                 f"{self.summary.repeated} of {self._total} molecules are there more than once; the table has each once, with "
@@ -522,7 +465,3 @@ class SeenMolecules:
             (record.text, record.name, record.where, record.problem, *(cell for pair in record.columns for cell in pair))
         )
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=self.BYTES).digest()
-
-
-def _first(words: Sequence[str]) -> list[str]:
-    return [*words[:NOTES], *([f"and {len(words) - NOTES} more"] if len(words) > NOTES else [])]

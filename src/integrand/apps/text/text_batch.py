@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -29,17 +29,17 @@ from ...batch.many import (
     stopped_by_signals,
     windows,
 )
-from ...batch.rows import COLUMN_NAMES, Row, plain
-from ...batch.table import MANIFEST, Manifest, TableStore, parts_of
+from ...batch.rows import Row, plain
+from ...batch.table import Manifest, TableStore
 from ...errors import FileError, InputError, IntegrandError, OptionError
-from ...files import reading, remove, text_file
+from ...files import reading, text_file
 from ...words import shortened, shown
 from ..command_line import (
-    FAILURES,
     BatchBar,
     Screen,
     echo,
     end_with,
+    first_few,
     noted,
     print_line,
     say,
@@ -49,6 +49,7 @@ from ..command_line import (
     stoppable,
     typed,
 )
+from ..output_table import carried_names, clear, output_table
 from .text_options import TextOutput
 
 Result = TypeVar("Result")
@@ -58,9 +59,6 @@ MOST, DRAWN = 500, 100
 
 PRINTED = 20
 """The most results that are printed where there is a file that has all of them."""
-
-NOTES = 5
-"""The most warnings that are printed; of thousands of texts there may be many."""
 
 LONGEST_LINE = 1 << 26
 """The most bytes of a line of a file: a longer one would be held in memory as a whole."""
@@ -198,7 +196,9 @@ def text_input(number: int, text: object, columns: Mapping[str, Any] | None = No
         columns: what else is known of it.
         longest: the most characters that it may have.
     """
-    known = {_free(name): plain(value) for name, value in (columns or {}).items()}
+    columns = columns or {}
+    names = carried_names(list(columns))
+    known = {names[name]: plain(value) for name, value in columns.items()}
     if not isinstance(text, str):
         told = "nothing" if text is None else f"a {type(text).__name__}"
         return TextInput(str(number), "", known, f"got {told}; expected a text")
@@ -208,11 +208,6 @@ def text_input(number: int, text: object, columns: Mapping[str, Any] | None = No
         why = f"it has {len(text):,} characters; expected at most {longest:,}"
         return TextInput(str(number), text[: longest + 1], known, why)
     return TextInput(str(number), text, known)
-
-
-def _free(name: str) -> str:
-    """What a column of the user's is called in the table: ``input_score`` where the table has a ``score`` of its own."""
-    return f"input_{name}" if name in COLUMN_NAMES else name
 
 
 def _table(file: Path, column: str | None, what: str, longest: int | None) -> Iterator[TextInput]:
@@ -338,7 +333,7 @@ def run_typed(
         told.add(one)
     told.end()
     say(notes)
-    _say_failed(job, summary, kept=False)
+    say_failures(summary, lambda item: f"{_single(job.what)} {item.key}", kept=False)
     if asked.out is not None and good:
         print_line(f"wrote {asked.out}", err=True)
     end_with(summary)
@@ -416,7 +411,7 @@ def run_kept(
         made = make(found) if found else None
         if store is not None:
             leave(store, asked, summary)
-    return made, summary, [*notes[:NOTES], *_missed(job, summary)]
+    return made, summary, [*first_few(notes), *_missed(job, summary)]
 
 
 def opened(job: TextJob, asked: TextOutput, stack: ExitStack) -> TableStore | None:
@@ -430,13 +425,11 @@ def opened(job: TextJob, asked: TextOutput, stack: ExitStack) -> TableStore | No
     Returns:
         The table; None if nothing is written.
     """
-    if asked.place is None:
+    if asked.out is None:
         return None
-    stack.callback(_without_empty, asked.place)
     stack.enter_context(stoppable(typed()))
     manifest = Manifest(job.settings, "auto", job.title)
-    store: TableStore = stack.enter_context(TableStore.opened(asked.place, manifest, again=asked.again))
-    return store
+    return stack.enter_context(output_table(asked.out, manifest, folder=asked.folder, again=asked.again))
 
 
 def explained(
@@ -479,15 +472,8 @@ def leave(store: TableStore, asked: TextOutput, summary: BatchSummary[TextInput]
         asked: the file, and whether the table is to be kept.
         summary: how the run went.
     """
-    if asked.folder or asked.keep or summary.failed:
-        return
-    for path in [*parts_of(store.folder), store.folder / MANIFEST]:  # a kill in between leaves a table that can be opened
-        remove(path)
-
-
-def _without_empty(folder: Path) -> None:
-    with suppress(OSError):  # it has something in it
-        folder.rmdir()
+    if not (asked.folder or asked.keep or summary.failed):
+        clear(store.folder)
 
 
 class ResultPrinter:
@@ -559,25 +545,13 @@ def _kept(job: TextJob, store: TableStore, total: int) -> Iterator[Any]:
 
 def _say_end(job: TextJob, summary: BatchSummary[TextInput], notes: Sequence[str], asked: TextOutput) -> None:
     """Say what went well and what did not."""
-    more = [f"and {len(notes) - NOTES} more"] if len(notes) > NOTES else []
-    say([*notes[:NOTES], *more, *_missed(job, summary)])
-    _say_failed(job, summary, kept=asked.out is not None)
+    say([*first_few(notes), *_missed(job, summary)])
+    say_failures(summary, lambda item: f"{_single(job.what)} {item.key}", kept=asked.out is not None)
     if asked.out is not None and asked.out.is_dir():
         say_others(asked.out, summary)
     if asked.out is not None and summary.explained:
         before = f" ({summary.known:,} done before)" if summary.known else ""
         print_line(f"explained {summary.explained:,} of {summary.total:,} {job.what}{before}; wrote {asked.out}", err=True)
-
-
-def _say_failed(job: TextJob, summary: BatchSummary[TextInput], *, kept: bool) -> None:
-    """Say which texts could not be explained; where there is no table, nothing of trying them again."""
-    if kept:
-        say_failures(summary, lambda item: f"{_single(job.what)} {item.key}")
-        return
-    for item, why in summary.reasons[:FAILURES]:
-        print_line(f"not explained: {_single(job.what)} {item.key}: {why}", err=True)
-    if summary.failed > FAILURES:
-        print_line(f"not explained: {summary.failed - FAILURES} more; with --out, a table has the reasons", err=True)
 
 
 def _missed(job: TextJob, summary: BatchSummary[TextInput]) -> list[str]:

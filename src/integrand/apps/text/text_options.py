@@ -13,12 +13,8 @@ from typing import Annotated
 import typer
 
 from ...errors import OptionError
-from ...files import fitting
 from ...words import shown
 from ..command_line import OUTPUT, WHAT, check_folder, check_out
-
-TABLE = ".table"
-"""What the folder beside an output ends in that keeps what is done."""
 
 File = Annotated[
     Path | None,
@@ -97,13 +93,6 @@ class TextOutput:
         else:
             check_out(out, endings, force=force)
         return TextOutput(out, folder, again, keep, retry_failed)
-
-    @property
-    def place(self) -> Path | None:
-        """The folder of the table; None if nothing is written."""
-        if self.out is None or self.folder:
-            return self.out
-        return self.out.with_name(fitting(self.out.stem, TABLE))
 
 
 def _check_table(out: Path, *, force: bool) -> None:
