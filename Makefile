@@ -1,7 +1,8 @@
 # Every target works from a fresh clone: the first call makes .venv and installs what it needs, later calls skip that.
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 2
+# On two cores a third process has work while others wait for a browser, a cluster or the disk.
+JOBS ?= 3
 BIN := $(VENV)/bin
 CODE := src tests examples $(wildcard benchmarks distributions training)
 
@@ -9,7 +10,7 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 # the benchmark, which wants the machine for itself.
 demo test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
 
-# Each of the JOBS processes has a core; more threads would take turns on it.
+# Processes take turns on the cores as it is; more threads would only take more of them.
 test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
 
 # Many tests start Python, and every process collects all tests: compiling each file each time would take half a minute. Empty is
