@@ -436,7 +436,6 @@ def test_cells_fit_into_a_spreadsheet(tmp_path: Path) -> None:
     many = tuple(f"word{i}" for i in range(9000))
     row = Row("k", "x" * 50_000, status="exact", features=many, attributions=np.ones(9000))
     made(tmp_path / "table", [row], parts=1).csv(tmp_path / "a.csv", columns=["prediction", "features"])
-    csv.field_size_limit(1 << 20)
     (line,) = lines_of(tmp_path / "a.csv")
     assert max(map(len, line.values())) < 32_767
     kept = line["features"].split("; ")
