@@ -86,8 +86,8 @@ class Classifier:
     together: ClassVar[int] = BATCH
     """Questions that are explained in one call where there are many; see :func:`integrand.explain_many`."""
 
-    lookahead: ClassVar[int] = 8
-    """Batches that are formed of questions that are looked at together: some twenty seconds of work on a core, and nearly as
+    lookahead: ClassVar[int] = 16
+    """Batches that are formed of questions that are looked at together: some half a minute of work on a core, and nearly as
     little padding as if all questions of a data set were sorted by length first."""
 
     @property
