@@ -312,7 +312,7 @@ class InTurns:
         self._explain, self._turns, self._name = explain, turns, name
         self.together, self.tol, self.seconds = explain.together, explain.tol, 0.0
         if hasattr(explain, "size"):
-            self.size = explain.size
+            self.size, self.lookahead = explain.size, explain.lookahead
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -424,6 +424,7 @@ class Metered:
     def __init__(self, make: Callable[[], Any], folder: str) -> None:
         self._explain, self._file = make(), Path(folder) / f"{os.getpid()}.txt"
         self.together, self.size = self._explain.together, getattr(self._explain, "size", None)
+        self.lookahead = getattr(self._explain, "lookahead", None)
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -278,7 +278,7 @@ def test_what_is_counted_logged_or_kept_of_the_last_inputs_does_not_count(monkey
     assert (settings_of(explains), settings_of(ModelExplainer(net))) == before
 
 
-CACHE: dict[str, Any] = {"kept": {}}
+CACHE: dict[str, Any] = {"kept": {}, "count": 0}
 CALLS: list[int] = []
 LOOKED_UP = {"a": 1}
 
@@ -292,7 +292,8 @@ COUNTER = Counter()
 
 def remembers(items: list[str]) -> list[int]:
     CALLS.append(len(items))
-    COUNTER.calls = len(CALLS)
+    COUNTER.calls += 1
+    CACHE["count"] += len(items)
     CACHE["kept"][str(items)[:-1].strip("'")] = LOOKED_UP.get("a", 0)
     return [len(item) for item in items]
 
@@ -305,6 +306,29 @@ def test_a_cache_of_the_users_does_not_count_and_what_is_only_read_does(monkeypa
     assert settings_of(remembers) == before
     monkeypatch.setitem(LOOKED_UP, "a", 2)
     assert settings_of(remembers) != before
+
+
+def helper(items: Any) -> list[Any]:
+    return list(items)
+
+
+def helper_that_differs(items: Any) -> list[Any]:
+    return [*items, 1]
+
+
+def changes_what_others_give(items: list[str]) -> list[Any]:
+    helper(items).append(1)
+    helper(items)[0] = ONES.sort()
+    return items
+
+
+def test_what_gives_something_that_is_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = settings_of(changes_what_others_give)
+    with monkeypatch.context() as now:
+        now.setitem(globals(), "helper", helper_that_differs)
+        assert settings_of(changes_what_others_give) != before
+    monkeypatch.setitem(globals(), "ONES", ONES * 2)  # sorting a tensor leaves it as it is
+    assert settings_of(changes_what_others_give) != before
 
 
 def test_a_file_that_is_bound_counts_by_what_is_in_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..batch.rows import COLUMN_NAMES
@@ -24,7 +24,7 @@ def table_beside(out: Path) -> Path:
 
 @contextmanager
 def output_table(out: Path, manifest: Manifest, *, folder: bool, again: bool) -> Iterator[TableStore]:
-    """Open the table of a run. Where it is empty in the end, its folder goes.
+    """Open the table of a run. Beside a file, its folder goes where it is empty in the end.
 
     Args:
         out: what was asked for: the folder of the table, or a file that has one beside it.
@@ -36,18 +36,21 @@ def output_table(out: Path, manifest: Manifest, *, folder: bool, again: bool) ->
         FileError: the folder cannot be written, or another process has it.
         OptionError: what an earlier run has kept was made with other settings.
     """
-    place = out if folder else table_beside(out)
-    if not folder and place.is_symlink():
+    if folder:
+        with TableStore.opened(out, manifest, again=again) as store:
+            yield store
+        return
+    place = table_beside(out)
+    if place.is_symlink():
         raise FileError(f"{shown(str(place))} cannot be written (it is a link); choose another name for {shown(out.name)}.")
-    try:
-        with nullcontext() if folder else locked(out):  # which also removes what a killed run left beside the file
-            if not folder:
-                _check_leftover(place, manifest, again=again)
+    with locked(out):  # which also removes what a killed run left beside the file
+        _check_leftover(place, manifest, again=again)
+        try:
             with TableStore.opened(place, manifest, again=again) as store:
                 yield store
-    finally:
-        with suppress(OSError):  # it has something in it
-            place.rmdir()
+        finally:
+            with suppress(OSError):  # it has something in it
+                place.rmdir()
 
 
 def _check_leftover(place: Path, manifest: Manifest, *, again: bool) -> None:

@@ -92,7 +92,7 @@ class Describer:
         if _is_plain(value):
             return value
         if isinstance(value, Path) and value.is_file():  # weights, a vocabulary: what is in it counts too
-            return {"path": str(value), "digest": digest_of_input(value)}
+            return {"path": str(value), "digest": digest_of(value, most=sys.maxsize)[:16]}
         if isinstance(value, (Path, torch.dtype, torch.device)):
             return str(value)
         if isinstance(value, nn.Module):
@@ -318,10 +318,13 @@ def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     Not what it changes itself, such as a cache or a counter: that says what has run before.
     """
     loaded, stored, names, _ = _names_in(function.__code__)
+    changed = _changed_in(function.__code__)
     for name in sorted(loaded - stored):
         if name not in function.__globals__:
             continue  # built in, or missing
         value = function.__globals__[name]
+        if name in changed and _can_be_kept_in(value):
+            continue
         if not isinstance(value, types.ModuleType):
             yield name, value
         elif not _is_installed(value.__name__.partition(".")[0]):
@@ -346,7 +349,7 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], fro
     """The names that a code, and those within it, load from outside, store there, use at all, and store as fields."""
     steps = list(dis.get_instructions(code))
     loaded = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")} | _changed_in(steps)
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
     names = set(code.co_names)
     fields = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
     for constant in code.co_consts:
@@ -362,19 +365,34 @@ _CHANGES = frozenset(
 """Methods by which lists, dicts and sets change."""
 
 
-def _changed_in(steps: Sequence[dis.Instruction]) -> set[str]:
-    """The names from outside whose values a code changes: ``CACHE[key] = x``, ``SEEN.append(x)``, ``STATE.count = x``."""
+@functools.lru_cache(maxsize=4096)
+def _changed_in(code: types.CodeType) -> frozenset[str]:
+    """The names from outside whose values a code, and those within it, change, or something in them.
+
+    ``CACHE[key] = x``, ``SEEN.append(x)``, ``STATE.count += 1``: the instruction that has put the changed value onto the stack
+    is looked for backwards.
+    """
     found = set()
+    steps = list(dis.get_instructions(code))
     for i, step in enumerate(steps):
         method = step.opname in ("LOAD_METHOD", "LOAD_ATTR") and str(step.argval) in _CHANGES
         # How many values lie on the stack from the changed one upwards: it and a key, or it alone.
         depth = 2 if step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") else 1 if method or step.opname == "STORE_ATTR" else 0
+        if depth and i and steps[i - 1].opname == "SWAP":  # +=, which has the new value above them
+            depth += 1
         for before in reversed(steps[:i] if depth else ()):
             depth -= dis.stack_effect(before.opcode, before.arg, jump=False)
             if depth <= 0:
                 found |= {str(before.argval)} if before.opname in ("LOAD_GLOBAL", "LOAD_NAME") else set()
                 break
-    return found
+    inner = [_changed_in(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return frozenset(found).union(*inner)
+
+
+def _can_be_kept_in(value: object) -> bool:
+    """Whether a value may be a cache or a counter: not code, and no arrays, whose methods of these names change nothing."""
+    fixed = (types.ModuleType, type, Tensor, np.ndarray, nn.Module, functools.partial)
+    return not (isinstance(value, fixed) or inspect.isroutine(value))
 
 
 @functools.lru_cache(maxsize=4096)

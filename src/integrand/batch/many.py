@@ -495,7 +495,10 @@ class CallableTask(BatchTask[KeyedInput]):
         if not callable(explain):
             raise OptionError(f"got explain={explain!r}; expected something that can be called with a list of inputs.")
         self._explain, self._size = explain, size or offered(explain, "size")
-        self.lookahead = 1 if self._size is None else offered(explain, "lookahead")
+        self.lookahead = LOOKAHEAD if (found := offered(explain, "lookahead")) is None else found
+        if not isinstance(self.lookahead, int) or self.lookahead < 1:
+            raise OptionError(f"got lookahead={found!r} of what explains; expected a number of batches, at least 1.")
+        self.lookahead = 1 if self._size is None else self.lookahead
         self.together: int = together if together is not None else offered(explain, "together") or TOGETHER
         if not isinstance(self.together, int) or self.together < 1:
             raise OptionError(f"got together={together!r}; expected how many inputs are explained in one call, at least 1.")
@@ -624,7 +627,8 @@ def explain_many(
         explain: takes a list of inputs and gives an :class:`~integrand.Attribution` with an example for each, or a list
             with a result for each: of ``integrand.apps``, an Attribution, or a dict of columns. Usually a
             :class:`~integrand.batch.ModelExplainer`, or a method such as ``questions.load("trec").explain``; options are bound
-            with ``functools.partial``. What it is, weights included, goes into the fingerprint of the folder.
+            with ``functools.partial``. What it is, weights included, goes into the fingerprint of the folder; a ``Path`` that
+            is bound counts by what is in its file, a ``str`` by itself.
         out: the folder; made if there is none.
         key: what tells inputs apart: a column, or a function of the input. Default: the place in the source, or the path.
         column: where inputs are rows of a table, the column that is explained. Default: the row as a dict.
@@ -651,7 +655,7 @@ def explain_many(
     folder = Path(out)
     inputs, total = inputs_of(source, key=key, column=column, carry=carry)
     task = CallableTask(explain, folder, together=together, size=size, keep=attributions)
-    made = made_with(settings_of(explain), task.together, settings, key)
+    made = made_with(settings_of(explain), task.together, window_size(task), settings, key)
     summary: BatchSummary[KeyedInput] = BatchSummary()
     start = time.monotonic()
     with (
@@ -666,17 +670,21 @@ def explain_many(
     return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
 
 
-def made_with(known: Mapping[str, Any], together: int, settings: Mapping[str, Any] | None, key: Key) -> dict[str, Any]:
+def made_with(
+    known: Mapping[str, Any], together: int, window: int, settings: Mapping[str, Any] | None, key: Key
+) -> dict[str, Any]:
     """Everything that a row depends on beside its input, as the manifest of a table has it.
 
     Args:
         known: of what explains, from :func:`~integrand.batch.identity.settings_of`.
         together: inputs that are explained in one call.
+        window: inputs among which batches are formed: of another number, others would be explained together.
         settings: what the user adds.
         key: what tells inputs apart: with other keys, inputs that are done would come again under new ones.
     """
     named = "the place in the source" if key is None else key if isinstance(key, str) else "a function"
-    return {**known, "together": together, "key": named, **({"settings": described(dict(settings))} if settings else {})}
+    formed = {"together": together, "window": window, "key": named}
+    return {**known, **formed, **({"settings": described(dict(settings))} if settings else {})}
 
 
 def rows_of_others(count: int) -> str:

@@ -127,7 +127,7 @@ def explain_dataset(
     job = WorkerJob(maker, folder, known.settings, known.together, size, attributions, retry_failed, threads)
     reading = InputReading(None if rows else dataset, key, column, carry, known.window)
     total = None if rows else inputs_of(dataset)[1]
-    manifest = Manifest(made_with(known.settings, known.together, settings, key), attributions, title)
+    manifest = Manifest(made_with(known.settings, known.together, known.window, settings, key), attributions, title)
     start = time.monotonic()
     with (
         TableStore.opened(folder, manifest, again=again) as store,

@@ -651,9 +651,10 @@ class PartsSnapshot:
             self.layout, self._outdated = layout_of(self.parts), outdated(self.parts)
 
     def read(self, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-        """A part, or those of some columns that it has, without the rows that do not count."""
+        """A part, or its keys and those of some columns that it has, without the rows that do not count."""
         with self._steady([path]):
-            have = columns and [name for name in columns if name in _schema(path).names]
+            # The key too, for a table without any column has forgotten how many rows it has.
+            have = None if columns is None else [name for name in _schema(path).names if name == "key" or name in columns]
             return without(read_part(path, have), self._outdated.get(path, set()))
 
     def __len__(self) -> int:
@@ -672,10 +673,10 @@ class PartsSnapshot:
     @contextmanager
     def _steady(self, parts: Sequence[Path]) -> Iterator[None]:
         """Raise an error if one of some parts is not what it was, whatever reading it has come to."""
-        failure: FileError | None = None
+        failure: Exception | None = None
         try:
             yield
-        except FileError as error:
+        except Exception as error:  # rows that are not there any more, too
             failure = error
         if changed := [path for path in parts if (now := self._stamp(path)) is None or now != self._stamps[path]]:
             raise TableChangedError(

@@ -139,7 +139,7 @@ class MoleculeTask(BatchTask[Record]):
 
     def __init__(self, job: MoleculeJob, *, lasting: bool = False) -> None:
         self.job, self.together, self.lasting = job, job.together, lasting
-        self._names = carried_names(job.writer.headings)
+        self._names = carried_names(job.writer.headings, OURS)
 
     def key(self, item: Record) -> str:
         """The SMILES; of a mol block its name and a digest; the place in the file if there is no molecule to be had."""
