@@ -43,7 +43,6 @@ from torch import nn
 import integrand as ig
 from integrand.apps import questions
 from integrand.apps.questions.model import words_of
-from integrand.batch.many import CallableTask, window_size
 from integrand.batch.rows import Row
 from integrand.certificate import ExampleCertificate
 
@@ -449,7 +448,7 @@ def with_actors(contest: Contest) -> dict[str, Any]:
     from integrand.batch.ray import explain_dataset
 
     _connect()
-    few = dict(list(contest.inputs.items())[: 2 * window_size(CallableTask(contest.explain, Path()))])
+    few = dict(list(contest.inputs.items())[: 2 * contest.explain.together])
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:  # the first run also starts Ray's own processes
         explain_dataset(few, functools.partial(Metered, contest.make, folder), Path(folder) / "table", progress=False)
