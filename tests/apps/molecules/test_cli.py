@@ -757,6 +757,19 @@ def test_a_folder_becomes_a_table_with_a_row_for_each_molecule(run: Run, model: 
     assert title == "many.csv: counting"
 
 
+def test_columns_that_are_called_as_the_tables_own_are_kept_beside_them(run: Run, model: Counting, tmp_path: Path) -> None:
+    """Before, ``smiles`` was that of the file, and not the molecule that was explained."""
+    (tmp_path / "many.csv").write_text("canonical,smiles,Name\nCCO,OCC.[Na],ethanol\n")
+    assert run("--file", "many.csv", "--column", "canonical", "--out", "found").exit_code == 0
+    [row] = rows(tmp_path / "found")
+    assert {name: row[name] for name in ("smiles", "canonical", "input_smiles", "name")} == {
+        "smiles": "CCO",
+        "canonical": "CCO",
+        "input_smiles": "OCC.[Na]",
+        "name": "ethanol",
+    }
+
+
 def test_a_table_goes_on_and_tries_failures_again_when_asked_to(run: Run, model: Counting, tmp_path: Path) -> None:
     (tmp_path / "many.csv").write_text("id,smiles\na,CCO\nb,CO\nc,O\n")
     explain, bad = model.explain, ["CO"]

@@ -209,6 +209,18 @@ def test_a_page_has_an_end_and_says_so(run: Run, tmp_path: Path, monkeypatch: py
     assert (tmp_path / "q.table").is_dir()  # as some failed, to be tried again
 
 
+def test_what_other_settings_left_beside_a_file_goes_with_again_and_a_link_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("\n".join(TEXTS[:3]))
+    assert run("questions", "q.txt", "--out", "q.html", "--keep", "--score", "logit").exit_code == 0
+    refused = run("questions", "q.txt", "--out", "q.json")
+    assert str(refused.exception).endswith("That folder is what an earlier run kept: --again drops it and begins anew.")
+    assert run("questions", "q.txt", "--out", "q.json", "--again").exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"q.txt", "q.html", "q.json"}
+    (tmp_path / "q.table").symlink_to(tmp_path)
+    linked = run("questions", "q.txt", "--out", "q.json", "--force")
+    assert "q.table cannot be written (it is a link)" in str(linked.exception)
+
+
 def test_bad_lines_become_failures_and_are_tried_again_when_asked(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trec: questions.Classifier
 ) -> None:
