@@ -86,14 +86,14 @@ def bisected(model: Model, x: Tensor, baseline: Tensor) -> np.ndarray:
             parts.append(torch.autograd.grad((model(points) * mix).sum(), points)[0].flatten(1))
         return torch.cat(parts)
 
-    edges = np.linspace(0, 1, 65)
+    edges = np.linspace(0, 1, 513)  # a unit that turns on and off again within one goes unseen
     low, high = edges[:-1], edges[1:]
     kinks = [edges]
     for _ in range(40):
         width = high - low
-        looked = [gradients(low + share * width) for share in (0.0, 0.353, 1.0)]
+        looked = [gradients(low + share * width) for share in (0.0, 0.353, 0.718, 1.0)]
         size = sum(part.abs().sum(1) for part in looked)
-        same = ((looked[0] - looked[1]).abs() + (looked[2] - looked[1]).abs()).sum(1) <= 1e-10 * size + 1e-300
+        same = sum((part - looked[1]).abs().sum(1) for part in looked) <= 1e-10 * size + 1e-300
         low, high = low[~same.numpy()], high[~same.numpy()]
         if not len(low):
             break
