@@ -8,21 +8,21 @@ CODE := src tests examples $(wildcard benchmarks distributions training)
 
 # Threads that spin while they wait make torch ten times slower on a machine that is busy with something else. Not for
 # the benchmark, which wants the machine for itself.
-demo test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
+demo test every-test quick durations cpus old-cpu: export OMP_WAIT_POLICY ?= passive
 
 # Processes take turns on the cores as it is; more threads would only take more of them.
-test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
+test every-test quick durations cpus old-cpu: export OMP_NUM_THREADS ?= 1
 
 # Many tests start Python, and every process collects all tests: compiling each file each time would take half a minute. Empty is
 # off, also where the environment says 1.
-test quick durations cpus old-cpu: export PYTHONDONTWRITEBYTECODE :=
+test every-test quick durations cpus old-cpu: export PYTHONDONTWRITEBYTECODE :=
 
 # A fall below this share of lines and branches fails. The tracer doubles the time of a test, so it sees the quick ones, and of each
 # two parameters (tests/conftest.py). What needs a GPU is marked "# needs a GPU".
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage quick durations cpus old-cpu gpu-check lint format types bench attack clean
+.PHONY: help demo test every-test coverage quick durations cpus old-cpu gpu-check lint format types bench attack clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
@@ -42,11 +42,13 @@ help:
 demo: $(VENV)/.demo-stamp
 	$(BIN)/python examples/explain_photo.py --out out
 
-# --brief: fewer photos where real networks repeat one property; plain pytest does them all. What has one process each shares the
-# cores at the end.
+# --brief: fewer photos where real networks repeat one property; plain pytest does them all.
 test: lint
+	$(MAKE) --jobs=2 every-test types
+	$(MAKE) --jobs=2 old-cpu coverage JOBS=2
+
+every-test: $(VENV)/.dev-stamp
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --brief --cov --sparse-coverage --cov-report=
-	$(MAKE) --jobs=2 old-cpu types coverage JOBS=1
 
 coverage: $(VENV)/.dev-stamp
 	$(BIN)/coverage report --skip-covered --fail-under=$(COVERAGE)

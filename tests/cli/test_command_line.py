@@ -304,7 +304,7 @@ def test_a_bar_on_the_terminal_leaves_standard_output_to_its_file(
 def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> None:
     """RDKit puts a handler of its own in place of Python's when it searches for substructures, and leaves it there."""
     pytest.importorskip("rdkit")
-    (tmp_path / "many.smi").write_text("".join(f"{'C' * (1 + i % 8)}{'O' * (1 + i // 8)} m{i}\n" for i in range(400)))
+    (tmp_path / "many.smi").write_text("".join(f"{'C' * (1 + i % 40)}{'O' * (1 + i // 40)} m{i}\n" for i in range(4000)))
     words = [sys.executable, "-m", "integrand.cli", "molecule", "--file", "many.smi", "--out", "a.csv"]
     words += ["--model", "weave-w1n2", "--smarts", "alcohol=CO", "--device", "cpu"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -316,6 +316,7 @@ def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> N
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 130, err
     assert "stopped; the same command goes on where it was" in err
     kept = list(ExplainedTable.open(tmp_path / "a.table").rows())
