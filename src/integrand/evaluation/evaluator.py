@@ -497,10 +497,10 @@ class Evaluator:
             target=self.function.words[example],
         )
 
-    def tell(self, finished: int, expected: int) -> None:
-        """Report progress, where anybody wants to know."""
+    def tell(self, finished: int, expected: int, error: float = math.nan) -> None:
+        """Report progress, where anybody wants to know; ``error`` is the largest relative one as it stands."""
         if self.reporter is not None:
-            self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected))
+            self.reporter.tell(Progress(self.function.examples, finished, int(self.gradients.sum()), expected, error))
 
 
 def by_piece(nodes: Nodes) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -20,12 +21,15 @@ class Progress:
         finished: examples that are done.
         gradients: gradient evaluations so far.
         expected: gradient evaluations expected in all, as far as can be told; grows and shrinks as estimates do.
+        error: the largest relative error of the examples of the last round, as estimated at that moment: to watch it fall, not
+            to rely on, which is what the certificate is for. NaN where nothing is estimated on the way.
     """
 
     examples: int
     finished: int
     gradients: int
     expected: int
+    error: float = math.nan
 
 
 ProgressOption = bool | Callable[[Progress], None] | None

@@ -221,7 +221,8 @@ class GradientIntegral:
         kept = {step.one.example for step in going}
         where = self.mesh.remove(np.array([one.example for one in self.active if one.example not in kept], np.int64))
         self.active = [step.one for step in going]
-        self.evaluator.tell(len(self.records), int(self.expected.sum()))
+        worst = max(one.error / one.size if one.size else 0.0 for one in found)
+        self.evaluator.tell(len(self.records), int(self.expected.sum()), worst)
         panels = np.concatenate([NONE, *(step.split.panels for step in going)])
         return Split(where[panels], np.concatenate([NONE, *(step.split.depths for step in going)]))
 
