@@ -109,27 +109,50 @@ def read(path: str | PathLike[str]) -> Photo:
     Raises:
         FileError: for what is not a photo, or is beyond a limit, with the remedy in one line.
     """
+    _check_installed()
+    file = Path(path)
+    name = shown(str(file))
+    with _LOCK:
+        return _photo(_contents(file, name), name, file.name)
+
+
+def read_data(data: bytes, name: str) -> Photo:
+    """Read a photo from the bytes of its file, as :func:`read` does; nothing is written anywhere.
+
+    Args:
+        data: the bytes, whatever the format.
+        name: what the photo is called, in messages too; its ending does not matter.
+    """
+    _check_installed()
+    said = shown(name)
+    with _LOCK:
+        if len(data) > BYTES:
+            raise FileError(f"{said} has {len(data):,} bytes; expected a photo of at most {BYTES:,}.")
+        return _photo(_checked(data, said, Path(name).suffix), said, name)
+
+
+def _check_installed() -> None:
     try:
         import PIL  # noqa: F401
     except ImportError:
         raise MissingExtraError("Pillow", "images", "reading photos") from None
-    file = Path(path)
-    name = shown(str(file))
-    with _LOCK:
-        data = _contents(file, name)
-        digest = hashlib.sha256(data).hexdigest()
-        try:
-            header = look(data, name)
-            del data  # the header has what is needed of it
-            with quiet(), _opened(header, name) as image:
-                pixels, notes = _read(image, header, name)
-        except FileError:
-            raise
-        except MemoryError:
-            raise FileError(f"{name} does not fit into memory; make it smaller.") from None
-        except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
-            raise FileError(_why(name, error)) from error
-    return Photo(pixels, file.name, tuple(notes), digest=digest)
+
+
+def _photo(data: bytes, name: str, title: str) -> Photo:
+    """A photo from the bytes of its file; ``name`` is for messages."""
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        header = look(data, name)
+        del data  # the header has what is needed of it
+        with quiet(), _opened(header, name) as image:
+            pixels, notes = _read(image, header, name)
+    except FileError:
+        raise
+    except MemoryError:
+        raise FileError(f"{name} does not fit into memory; make it smaller.") from None
+    except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
+        raise FileError(_why(name, error)) from error
+    return Photo(pixels, title, tuple(notes), digest=digest)
 
 
 def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:
@@ -232,7 +255,11 @@ def _contents(file: Path, name: str) -> bytes:
         raise FileError(f"there is no file {name}; check the path.")
     if not os.path.exists(file):
         raise FileError(f"{name} is a link that leads nowhere, or to itself; expected a photo.")
-    data = read_bytes(file, what="a photo", most=BYTES)
+    return _checked(read_bytes(file, what="a photo", most=BYTES), name, file.suffix)
+
+
+def _checked(data: bytes, name: str, suffix: str) -> bytes:
+    """The bytes of a photo's file; an error for what is known not to be one."""
     if not data:
         raise FileError(f"{name} is empty (0 bytes); copy or download it again.")
     text = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -240,7 +267,7 @@ def _contents(file: Path, name: str) -> bytes:
         ("an SVG drawing", text.startswith(b"<svg") or (text.startswith(b"<?xml") and b"<svg" in text)),
         ("a PDF document", text.startswith(b"%pdf")),
         ("a PostScript document", text.startswith(b"%!ps")),
-        ("a camera's raw file", file.suffix.lower() in _RAW),
+        ("a camera's raw file", suffix.lower() in _RAW),
     ):
         if there:
             raise FileError(f"{name} is {kind}, not a photo; convert it to PNG or JPEG first.")
