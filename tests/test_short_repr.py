@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import importlib
 import inspect
 import pkgutil
@@ -64,7 +65,7 @@ ON_THE_WAY = {
     "OwnModelQuestion", "OwnExample", "FeatureParts", "AxiomCase", "ExplainedCase", "Finding", "Piece", "Nodes", "PanelRule",
     "PanelSums", "LogWeights", "Map", "PagePicture", "PageRival", "ImagePage", "Journey", "Drawing", "Block", "Grid", "Example",
     "Scene", "PictureOptions", "Reference", "StoredResult", "Known", "Written", "Tree", "StoredQuestion", "StoredLine",
-    "StoredGrid", "ClassTally", "ListedInput", "TableFigures", "TruthCheck",
+    "StoredGrid", "AskedClass", "ClassTally", "ListedInput", "TableFigures", "TruthCheck",
 }  # fmt: skip
 """What is made on the way to a result, or to draw one, and shown to nobody."""
 
@@ -127,26 +128,46 @@ def test_large_results_print_little_and_show_themselves_in_notebooks(name: str) 
     assert 10 < len(repr(one)) < MOST
     if name.startswith(("Certificate", "Regions", "ModelDifference")):
         return
-    html = one._repr_html_()
-    assert "<script" not in html
-    assert len(html) < 300_000
-    Closed().feed(html)
+    whole = one._repr_html_()
+    assert "<script" not in whole
+    Closed().feed(whole)
+    small = one._small_html_() if hasattr(one, "_small_html_") else whole
+    assert "<iframe" not in small
+    assert "<script" not in small
+    assert len(small) < 300_000
+    Closed().feed(small)
 
 
 class Closed(HTMLParser):
-    """Refuses what loads anything."""
+    """Refuses what loads anything, or runs anything outside a frame that is shut in."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "link", "iframe", "object")
-        assert all(not name.startswith("on") for name, _ in attrs)
-        assert dict(attrs).get("src", "data:").startswith("data:")  # type: ignore[union-attr]
+        assert tag not in ("script", "link", "object")
+        given = dict(attrs)
+        assert all(not name.startswith("on") for name in given)
+        assert (given.get("src") or "data:").startswith("data:")
+        if tag == "iframe":
+            assert given["sandbox"] == "allow-scripts allow-downloads"
+            assert given["title"]
+            assert (given["srcdoc"] or "").startswith("<!doctype html>")
+            assert "src" not in given
 
 
-def test_a_photo_is_shown_with_its_outlines_and_a_line_on_its_accuracy() -> None:
+@pytest.mark.parametrize("kind", ["Explanation", "ExaminedEye", "WordAttribution"])
+def test_applications_show_their_page_and_say_the_same_in_text(kind: str) -> None:
+    """Where a viewer takes the frame out, its sentence is left, in the frame's place and as plain text."""
+    one = next(value for name, value in made().items() if name.startswith(kind))
+    whole = one._repr_html_()
+    assert whole.startswith("<iframe")
+    assert html.unescape(re.sub(r"<iframe[^>]*>|</iframe>", "", whole)) == one.sentence
+    assert one.sentence in repr(one)
+
+
+def test_the_small_view_of_a_photo_has_its_outlines_and_a_line_on_its_accuracy() -> None:
     """Of 113,000 characters, as a photo's result printed itself before."""
     one = next(value for name, value in made().items() if name.startswith("Explanation"))
-    assert one._repr_html_().count("<img") == 2
-    assert "umbers" in one._repr_html_()
+    assert one._small_html_().count("<img") == 2
+    assert "umbers" in one._small_html_()
 
 
 def test_many_rows_show_attributions_and_not_only_certificates() -> None:
@@ -177,3 +198,5 @@ def test_lists_of_results_are_lists_with_a_view() -> None:
     assert len(repr(many)) < MOST + 100
     assert repr(many).endswith("… 15 more")
     assert "… 10 more" in many._repr_html_()
+    assert "<iframe" not in many._repr_html_()  # ten pages would be ten times as long
+    assert many._repr_html_().count(asked._small_html_()) == 10

@@ -45,7 +45,15 @@ def check_trusted(trust: bool, runs: str) -> None:
 
 
 def load_model(name: str, *, trust: bool = False, what: str = "--model") -> Callable[..., Any]:
-    """The model that ``package.module:attribute`` names: a module, a function of tensors, or what makes one.
+    """The model that ``package.module:attribute`` names, as :func:`load_object` finds it; an OptionError if it is none."""
+    found = load_object(name, trust=trust, what=what)
+    if not callable(found):
+        raise OptionError(f"{name} is a {type(found).__name__}; expected a model, or a function that makes one.")
+    return found  # type: ignore[no-any-return]
+
+
+def load_object(name: str, *, trust: bool = False, what: str = "--model") -> Any:
+    """What ``package.module:attribute`` names: a module, a function of tensors, or what a function makes.
 
     A class, or a function that can be called without arguments, is called. The current folder can be imported from. The
     model comes back in eval mode.
@@ -79,8 +87,6 @@ def load_model(name: str, *, trust: bool = False, what: str = "--model") -> Call
         found = getattr(found, part)
     if inspect.isclass(found) or (not isinstance(found, torch.nn.Module) and _takes_nothing(found)):
         found = found()
-    if not callable(found):
-        raise OptionError(f"{name} is a {type(found).__name__}; expected a model, or a function that makes one.")
     return found.eval() if isinstance(found, torch.nn.Module) else found
 
 

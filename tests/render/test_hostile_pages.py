@@ -33,6 +33,7 @@ from integrand.render.image.gallery import card, gallery_page
 from integrand.render.image.photo_page import ImagePage, PagePicture, PageRival, image_page
 from integrand.render.image.viewer import Map, viewer
 from integrand.render.image.views import Mark, Panel
+from integrand.render.notebook import framed_page
 from integrand.render.table_data import (
     ClassTally,
     Distribution,
@@ -300,6 +301,7 @@ MAKERS: dict[str, Callable[[str], str]] = {
     "certificate": lambda word: certificate_table(resulted(word).certificate) + resulted(word)._repr_html_(),
     "certificates": lambda word: certificate_table(resulted(word, torch.ones(2, 2)).certificate),
     "photo": lambda word: image_page(photo_data(word)),
+    "photo in a notebook": lambda word: framed_page(image_page(photo_data(word)), says=word),
     "viewer": lambda word: document(
         word, viewer(PHOTO, {word: Map(VALUES[0].numpy(), word), word + "2": VALUES[0].numpy()}, label=word)
     ),
@@ -329,6 +331,54 @@ def test_hostile_texts_are_text(maker: str) -> None:
         if maker != "gallery":  # whose own module escapes
             assert not set(made) & set("\x00\x1b\ud800")
             made.encode()
+
+
+class Frames(HTMLParser):
+    """The pages that frames hold, as a browser reads them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.pages: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "iframe":
+            self.pages.append(dict(attrs)["srcdoc"] or "")
+
+
+def test_a_frame_holds_the_very_page() -> None:
+    for word in HOSTILE:
+        page = image_page(photo_data(word))
+        assert Frames(framed_page(page, says=word)).pages == [page]
+
+
+def test_hostile_texts_cannot_leave_a_frame(browser: Any) -> None:
+    """In a notebook's cell, whose own page would obey what comes out of the frame."""
+    cells = "".join(
+        f"<section>{framed_page(make(word), says=word)}</section>\n"
+        for word in HOSTILE
+        for make in (MAKERS["photo"], lambda word: text_page([Tokens([word], [1.0], label=word)], title=word))
+    )
+    asked: list[str] = []
+    alerts: list[str] = []
+    with browser.open("<!doctype html><title>notebook</title><main></main>") as page:
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+        page.evaluate("html => { document.querySelector('main').innerHTML = html; }", cells.replace('loading="lazy" ', ""))
+        count = 2 * len(HOSTILE)
+        page.wait_for_function("count => window.frames.length === count", arg=count)
+        outside = page.evaluate("[...document.querySelectorAll('main *')].map((one) => one.localName)")
+        assert sorted(set(outside)) == ["iframe", "section"]
+        assert len(outside) == 2 * count
+        for frame in page.frames[1:]:
+            frame.wait_for_load_state()
+            assert frame.evaluate("document.documentElement.classList.contains('live')")  # its own script runs
+            assert frame.evaluate("document.querySelectorAll('h1').length") == 1
+            assert frame.evaluate("try { !!parent.document } catch (error) { error.name }") == "SecurityError"
+        assert page.title() == "notebook"
+    assert alerts == []
+    assert [url for url in asked if not url.startswith(("about:", "data:", "blob:"))] == []
 
 
 @pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(ig.ExampleCertificate)])

@@ -64,6 +64,7 @@ def diagnose(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     batched: bool | None = None,
+    groups: Tensors | None = None,
     max_evaluations: int = 4000,
     memory: int | None = None,
     chunk: int | None = None,
@@ -98,6 +99,8 @@ def diagnose(
         args: further positional arguments of the model.
         kwargs: further keyword arguments of the model.
         batched: whether the first dimension of x counts examples.
+        groups: integer labels in the structure of one example; attributions are then added up by group, such as the words of
+            a sentence.
         max_evaluations: gradient evaluations that each candidate may take.
         memory: bytes that the run may hold.
         chunk: rows to run at a time.
@@ -119,7 +122,7 @@ def diagnose(
                 "Ask about each: [diagnose(model, x[i : i + 1]) for i in range(len(x))]."
             )
         asked = asked_for(candidates, x, function, Builtins(x, low, high, draws, seed, function.batched))
-        found, failures = _measured(asked, function, options, draws)
+        found, failures = _measured(asked, function, options, draws, groups)
         return _judged(found, failures, function, x, (low, high), _names(classes))
 
 
@@ -235,7 +238,7 @@ def advise(rows: Sequence[DiagnosisRow], agreements: Floats, here: float, names:
 
 
 def _measured(
-    asked: Mapping[str, Callable[[], Baseline]], function: TorchFunction, options: Any, draws: int
+    asked: Mapping[str, Callable[[], Baseline]], function: TorchFunction, options: Any, draws: int, groups: Tensors | None
 ) -> tuple[dict[str, MeasuredBaseline], dict[str, str]]:
     """Measure every candidate; those that cannot be used are returned by name with their error message."""
     found, failures = {}, {}
@@ -246,7 +249,7 @@ def _measured(
             pieces = [segment(start, function.inputs, 1 / len(starts)) for start in starts]
             meta = {"method": f"integrated gradients from {name}", "baselines": str(len(starts))}
             with quiet(ConvergenceWarning, ZeroAttributionWarning):  # the table says both, for every candidate
-                attribution = attribute(function, pieces, options, None, None, meta, promised())
+                attribution = attribute(function, pieces, options, None, groups, meta, promised())
             found[name] = MeasuredBaseline(starts, _signal(function, starts), attribution)
         except OptionError:
             raise

@@ -43,6 +43,11 @@ DEFAULTS: tuple[Method, ...] = (
 """The methods that are compared by default: those that take seconds on an image network."""
 
 
+def usual_methods(tol: float = 0.01) -> tuple[Method, ...]:
+    """The methods of :data:`DEFAULTS`, with integrated gradients to another tolerance."""
+    return (IntegratedGradients(tol=tol), *DEFAULTS[1:])
+
+
 def compare(
     model: Callable[..., Any],
     x: Tensors,

@@ -6,7 +6,7 @@
 """
 
 from .images.class_names import imagenet
-from .images.model import Network, load
+from .images.model import DEFAULT, Network, load, network_of
 from .images.preprocess import Preprocess
 
-__all__ = ["Network", "Preprocess", "imagenet", "load"]
+__all__ = ["DEFAULT", "Network", "Preprocess", "imagenet", "load", "network_of"]

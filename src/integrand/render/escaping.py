@@ -29,3 +29,15 @@ def escape(value: object, *, directed: bool = False) -> str:
     else:
         text = shown(text, lines=True)
     return html.escape(text)
+
+
+def as_srcdoc(page: str) -> str:
+    """A whole page as the quoted value of a frame's ``srcdoc``, from which the browser reads the same page again.
+
+    >>> as_srcdoc('<p title="a&amp;b">')
+    '&lt;p title=&quot;a&amp;amp;b&quot;&gt;'
+
+    Args:
+        page: HTML in which every text from outside is escaped already; nothing in it is spelt anew, so that it stays as it is.
+    """
+    return html.escape(page)

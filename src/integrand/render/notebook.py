@@ -1,11 +1,13 @@
-"""Results at a glance: one line of text, a few lines for a terminal, and the small view that notebooks show.
+"""Results at a glance: one line of text, a few lines for a terminal, and what notebooks show.
 
-A notebook's view is an HTML fragment with its own inline style: no script, nothing loaded, every text escaped.
+The small view is an HTML fragment with its own inline style: no script, nothing loaded, every text escaped. Where a result has
+a page of its own, the notebook shows that page instead (:func:`framed_page`), in a frame that keeps its script apart from the
+notebook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,10 +16,11 @@ import torch
 
 from ..attribution import Attribution
 from ..certificate import Certificate, ExampleCertificate
+from ..errors import MissingExtraError
 from ..trees import flatten
-from ..words import number, percent, shortened, shown
+from ..words import byte_size, number, percent, shortened, shown
 from .certificate_text import grade, trust
-from .escaping import escape
+from .escaping import as_srcdoc, escape
 from .html import data_url
 from .image.pixels import Array, contribution, heat, mass_limit
 from .image.whereabouts import Focus, focus_of
@@ -39,6 +42,18 @@ PLACES = (
 TONE = {"good": "#1a7f4b", "mixed": "#8a6a00", "bad": "#b04a0c"}
 """The colours of a certificate's line, which can be read on white and on black."""
 
+TALL, LOW = 700, 560
+"""The heights of a frame, in pixels: for pages that begin with a picture, and for those that begin with words. A frame cannot
+grow with a page that it is kept apart from; what does not fit scrolls."""
+
+LARGEST = 8_000_000
+"""The most characters of a page that a notebook takes in. A notebook holds what it shows, and ten cells of this size make a
+file that editors load slowly and GitHub does not show; a photo's page has 1.3 million, one of an eye 5 million."""
+
+SANDBOX = "allow-scripts allow-downloads"
+"""What a framed page may do: run its own script and save files. It has an origin of its own, so that it reaches nothing of the
+notebook: no cells, no cookies, no kernel."""
+
 T = TypeVar("T")
 
 
@@ -58,9 +73,17 @@ class ResultList(list[T]):
         return "\n".join([f"{len(self)} result{'s' * (len(self) != 1)}", *lines, *more])
 
     def _repr_html_(self) -> str:
-        drawn = [one._repr_html_() if hasattr(one, "_repr_html_") else f"<p>{escape(_line_of(one))}</p>" for one in self[:ROWS]]
+        drawn = [_small(one) for one in self[:ROWS]]
         more = f"<p>… {len(self) - ROWS} more</p>" if len(self) > ROWS else ""
         return f"<div><p>{len(self)} results</p>{''.join(drawn)}{more}</div>"
+
+
+def _small(one: object) -> str:
+    """The small view of one of many results: a page for each would make a notebook of many megabytes."""
+    for name in ("_small_html_", "_repr_html_"):
+        if hasattr(one, name):
+            return str(getattr(one, name)())
+    return f"<p>{escape(_line_of(one))}</p>"
 
 
 def _line_of(one: object) -> str:
@@ -86,6 +109,43 @@ def view(says: str, *pictures: str, certificate: Certificate | ExampleCertificat
         said = trust(certificate)
         line = f'<p style="margin:.2em 0;color:{TONE[grade(certificate)]}">{escape(said[:1].upper() + said[1:])}.</p>'
     return f'<div><p style="margin:.2em 0 .5em"><strong>{escape(says)}</strong></p>{drawn}{line}{more}</div>'
+
+
+def framed_page(page: str, *, says: str, height: int = TALL) -> str:
+    """A whole page in a frame, as notebooks show it: it works there as in a window of its own, and loads nothing.
+
+    Args:
+        page: a self-contained HTML page.
+        says: what the frame is called, and what is left where a notebook's viewer takes frames out; plain text.
+        height: of the frame, in pixels.
+    """
+    style = f"width:100%;height:{height:d}px;border:0;border-radius:8px"
+    return (
+        f'<iframe sandbox="{SANDBOX}" title="{escape(says)}" loading="lazy" style="{style}" '
+        f'srcdoc="{as_srcdoc(page)}">{escape(says)}</iframe>'
+    )
+
+
+def notebook_view(result: object, page: Callable[[], str], small: Callable[[], str], *, height: int = TALL) -> str:
+    """A result in a notebook: its page in a frame, or the small view where the page is too large or cannot be made here.
+
+    Args:
+        result: has a sentence.
+        page: makes its page.
+        small: makes its small view.
+        height: of the frame, in pixels.
+    """
+    try:
+        made = page()
+    except MissingExtraError as error:
+        return f"{small()}<p>The interactive page is not shown: {escape(error)}.</p>"
+    if len(made) > LARGEST:
+        size, most = byte_size(len(made)), byte_size(LARGEST)
+        told = (
+            f"The interactive page has {size}, and a notebook takes in {most}; save(&quot;page.html&quot;) writes it to a file."
+        )
+        return f"{small()}<p>{told}</p>"
+    return framed_page(made, says=_line_of(result), height=height)
 
 
 def said_first(result: object, drawn: str, certificate: Certificate | ExampleCertificate | None = None) -> str:

@@ -264,7 +264,8 @@ def test_words_nobody_knows(wtq: questions.Classifier) -> None:
     (one,) = wtq.explain("how many \U0001f469\u200d\U0001f4bb שלום qzxv?", tol=0.05)
     assert one.words == ("how", "many", "\U0001f469\u200d\U0001f4bb", "שלום", "qzxv", "?")
     assert str(one).startswith("how(+")
-    assert "<span" in one._repr_html_()
+    assert "<span" in one._small_html_()
+    assert one._repr_html_().startswith("<iframe")
 
 
 def test_files() -> None:

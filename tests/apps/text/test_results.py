@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from html.parser import HTMLParser
 
@@ -113,7 +114,10 @@ def test_pages_pictures_and_numbers(tmp_path):
     assert found.words().save(tmp_path / "a.png", running=True).stat().st_size > 1000
     assert found.figure().axes
     assert "POSITIVE" in found.terminal(colour=False)
-    assert "POSITIVE" in found._repr_html_()
+    assert "POSITIVE" in found._small_html_()
+    for one in (found, found[0]):
+        assert one._repr_html_().startswith("<iframe")
+        assert html.unescape(one._repr_html_()).count(one.html()) == 1
     assert str(found).count("gradients") == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -52,21 +53,26 @@ def tiny() -> Translator:
     return Translator(network, None)
 
 
-def by_hand(network: Seq2Seq, source: list[int], said: list[int], points: int) -> np.ndarray:
-    """Midpoints one after the other, all outputs of each by plain autograd: (outputs, source and prefix)."""
+def midpoints(network: Seq2Seq, source: list[int], said: list[int], points: int) -> tuple[torch.Tensor, ...]:
+    """Where the straight line is at the midpoints, for text and translation, (points, length, embedding), and how it moves."""
     x, y = (network.embed(torch.tensor([ids])).detach() for ids in (source, [START, *said]))
     a, b = x.clone(), y.clone()
     a[:, 1:-1] = 0
     b[:, 1:] = 0
-    total = torch.zeros(len(said) + 1, x.shape[1] + y.shape[1], dtype=x.dtype)
-    for k in range(points):
-        t = (k + 0.5) / points
-        u, v = ((c + t * (d - c)).requires_grad_() for c, d in ((a, x), (b, y)))
-        chances = network(u, v)[0].softmax(-1)
-        for i, piece in enumerate([*said, END]):
-            du, dv = torch.autograd.grad(chances[i, piece], (u, v), retain_graph=True)
-            total[i] += torch.cat([(du * (x - a)).sum(-1)[0], (dv * (y - b)).sum(-1)[0]]) / points
-    return total.detach().numpy()
+    t = ((torch.arange(points, dtype=x.dtype) + 0.5) / points)[:, None, None]
+    u, v = ((c + t * (d - c)).requires_grad_() for c, d in ((a, x), (b, y)))
+    return u, v, x - a, y - b
+
+
+def by_hand(network: Seq2Seq, source: list[int], said: list[int], points: int) -> np.ndarray:
+    """The mean over midpoints, one output after the other by plain autograd: (outputs, source and prefix)."""
+    u, v, moved, written = midpoints(network, source, said, points)
+    chances = network(u, v).softmax(-1)
+    rows = []
+    for i, piece in enumerate([*said, END]):
+        du, dv = torch.autograd.grad(chances[:, i, piece].sum(), (u, v), retain_graph=True)
+        rows.append(torch.cat([(du.mean(0) * moved[0]).sum(-1), (dv.mean(0) * written[0]).sum(-1)]))
+    return torch.stack(rows).detach().numpy()
 
 
 def share_of(alignment: Alignment, output: str, source: str) -> tuple[float, str]:
@@ -167,18 +173,14 @@ def test_the_probability_of_a_word_is_the_product_of_its_pieces(tiny):
     source, said, runs = [START, 5, 6, 7, END], [8, 4, 7], [range(2), range(2, 3), range(3, 4)]
     starts = [0, 1, 3, 4, 5, 6, 8]  # the text's first two pieces are a word, and so are those of the translation
     found = tiny.attribution(source, said, tol=1e-4, runs=runs, starts=starts)
-    x, y = (tiny.network.embed(torch.tensor([ids])).detach() for ids in (source, [START, *said]))
-    a, b = x.clone(), y.clone()
-    a[:, 1:-1] = 0
-    b[:, 1:] = 0
-    points, total = 200, np.zeros((3, 9))
-    for k in range(points):
-        u, v = ((c + (k + 0.5) / points * (d - c)).requires_grad_() for c, d in ((a, x), (b, y)))
-        chances = tiny.network(u, v)[0].softmax(-1)[range(4), [*said, END]]
-        for i, run in enumerate(runs):
-            du, dv = torch.autograd.grad(chances[list(run)].prod(), (u, v), retain_graph=True)
-            total[i] += np.concatenate([((d * (w - c)).sum(-1)[0]) for d, w, c in ((du, x, a), (dv, y, b))]) / points
+    u, v, moved, written = midpoints(tiny.network, source, said, 200)
+    chances = tiny.network(u, v).softmax(-1)[:, range(4), [*said, END]]
+    total = np.zeros((3, 9))
+    for i, run in enumerate(runs):
+        du, dv = torch.autograd.grad(chances[:, list(run)].prod(1).sum(), (u, v), retain_graph=True)
+        total[i] = np.concatenate([(d.mean(0) * by[0]).sum(-1) for d, by in ((du, moved), (dv, written))])
     np.testing.assert_allclose(found.numpy(), np.add.reduceat(total, starts, axis=1), rtol=0, atol=1e-4)
+    x, y = (torch.tensor([ids]) for ids in (source, [START, *said]))
     exact = tiny.network(x, y)[0].softmax(-1)[range(4), [*said, END]].detach()
     scores = [float(exact[list(run)].prod()) for run in runs]
     assert [one.score for one in found.certificate] == pytest.approx(scores)
@@ -262,7 +264,22 @@ def test_the_page_is_escaped_and_loads_nothing(short, tmp_path):
     assert not re.search(r"\s(src|href)\s*=", re.sub("<script>.*?</script>", "", page, flags=re.DOTALL))
     assert "<b>love" not in page
     assert "<i>Hunde" not in page
-    assert "<b>love" not in short._repr_html_()
+    for shown in (short._small_html_(), short._repr_html_()):
+        assert "<b>love" not in shown
+    assert html.unescape(short._repr_html_()).count(short.html()) == 1
+
+
+def test_a_translation_is_asked_again_to_another_tolerance(short, translator):
+    pytest.importorskip("anywidget", reason="needs anywidget: make test installs it")
+    widget = short.words().widget()
+    [control] = widget.controls
+    assert [value for value, _ in control["options"]] == ["0.5", "0.2", "0.05", "0.01", "0.001"]
+    widget.choice = {"tolerance": "0.2"}
+    again = translator.explain(short.text, "Ich liebe <i>Hunde</i>", tol=0.2).words()  # as it was given, not as it is spelt
+    assert widget.title == again.sentence
+    assert widget.page == again.html()
+    with pytest.raises(InputError, match=r"does not hold the model .* Explain it again"):
+        Alignment.of_details(short.row().details).widget()
 
 
 def test_pictures_numbers_and_tables(short, tmp_path):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         check,
         explain,
         explain_photos,
+        inquiry,
     )
     from .result import PhotoCase as Case
 else:
@@ -48,6 +49,7 @@ else:
             "compare": "model_pair",
             "explain": "result",
             "explain_photos": "result",
+            "inquiry": "result",
             "Case": "result:PhotoCase",
         },
     )
@@ -68,4 +70,5 @@ __all__ = [
     "compare",
     "explain",
     "explain_photos",
+    "inquiry",
 ]

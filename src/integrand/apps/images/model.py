@@ -127,6 +127,29 @@ def load(
     return Network(text, module, preprocess, names, found.source, notes, outputs)
 
 
+def network_of(
+    model: Callable[..., Any],
+    *,
+    preprocess: Preprocess | None = None,
+    classes: str | PathLike[str] | Sequence[str] | None = None,
+    name: str = "your network",
+) -> Network:
+    """A classifier of yours as a network with what is needed to use it; it is run once on a black picture.
+
+    Args:
+        model: an ``nn.Module``, or any function, from (N, 3, H, W) to one score per class.
+        preprocess: from a photo to its input; by ImageNet's convention if not given.
+        classes: class names, as a list or a file with one per line.
+        name: what it is called.
+    """
+    source = sources.Source(model, preprocess or sources.IMAGENET, "given", assumed=preprocess is None)
+    module = _placed(model, None)
+    outputs = _tried(name, module, source.preprocess)
+    names, of_names = _named(source, classes, outputs)
+    notes = (*_about(source, source.preprocess, {}), *of_names)
+    return Network(name, module, source.preprocess, names, "given", notes, outputs)
+
+
 def _found(name: str | PathLike[str], weights: str | None, *, trust: bool) -> Source:
     """Load the network from the source that its name stands for."""
     place, _, rest = (name if isinstance(name, str) else "").partition(":")

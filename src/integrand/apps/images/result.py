@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -31,11 +31,15 @@ from ...functions.model_state import undisturbed
 from ...functions.probabilities import adds_up_to_one, squashed
 from ...functions.target import main_tensor
 from ...methods.gradients import GradientTimesInput
+from ...methods.method import Method
 from ...words import finite, percent, short_repr, shown
 from .model import Network
 from .photo_files import Photo, as_photo, read
 
 if TYPE_CHECKING:
+    from anywidget import AnyWidget
+
+    from ...analysis.inquiry import Inquiry
     from ...render.image.whereabouts import Focus
 
 BASELINES = ("black", "white", "mean", "blurred", "uniform", "gaussian")
@@ -118,6 +122,7 @@ class Explanation:
         telling: the sentence that sums it all up, where it is not the usual one.
         unit: what the attributions are measured in: "probability", "log-probability", "logit", or "output" for a number of
             another kind, as of a regression; '' for what ``score`` says.
+        starts: the baseline itself, (1, 3, H, W), or several that average, (number, 1, 3, H, W); None where it was not kept.
     """
 
     photo: Photo
@@ -139,6 +144,7 @@ class Explanation:
     notice: str = ""
     telling: str = ""
     unit: str = ""
+    starts: Tensor | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @cached_property
     def shown(self) -> Array:
@@ -190,11 +196,26 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join([f"{shown(self.photo.name)}: {self.sentence}", *self.beside, str(self.result.certificate)])
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         from ...render.notebook import photo_view
 
-        said = getattr(self, "sentence", f"{self.photo.name}: {self.title}")
-        return photo_view(said, self.shown, self.result, self.title)
+        return photo_view(self.sentence, self.shown, self.result, self.title)
+
+    def _repr_html_(self) -> str:
+        from ...render.notebook import notebook_view
+
+        return notebook_view(self, self.page, self._small_html_)
+
+    def widget(self) -> AnyWidget:
+        """The page in a notebook, with controls to explain another answer, by another method or to another tolerance.
+
+        Raises:
+            MissingExtraError: anywidget is not installed.
+        """
+        from ..result_widgets import photo_widget
+
+        surest = [one for i, one in enumerate(self.answers) if i < FURTHER or one is self.answer]
+        return photo_widget(self, surest)
 
     def figure(self, **options: Any) -> Any:
         """The photo, where the answer comes from and what each region gives, drawn with matplotlib.
@@ -306,6 +327,26 @@ def explain(
     return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
 
+def inquiry(
+    photo: Photo | str | PathLike[str] | Array,
+    network: Network,
+    *,
+    target: int | str | None = None,
+    baseline: BaselineName | Tensor | None = None,
+) -> Inquiry:
+    """What is asked about a photo, for other methods and baselines: the logit of a class, for which every method has rules.
+
+    Args:
+        photo: as :func:`explain` takes it.
+        network: from :func:`integrand.apps.networks.load`.
+        target: the class; the surest one if not given.
+        baseline: as in :func:`explain`.
+    """
+    check(network, target=target, baseline=baseline, path="straight")
+    [case] = _cases([as_photo(photo)], network, target, baseline, "straight", "logit")
+    return case.inquiry()
+
+
 def explain_photos(
     photos: Sequence[Photo | str | PathLike[str] | Array],
     network: Network,
@@ -393,7 +434,7 @@ def _cases(
         index = answers[0].index if named is None else named
         answer = next(one for one in answers if one.index == index)
         if path == "blur":
-            words, start = "the photo, blurred", cast(Tensor, paths.Blur(x).start())
+            words, start = _blurred(x)
         else:
             words = baseline or "black" if not isinstance(baseline, Tensor) else "a tensor"
             start = start_of("black" if baseline is None else baseline, x, network)
@@ -482,24 +523,67 @@ class PhotoCase:
         """
         return explained_together([self], [other], **options)[0]
 
+    def inquiry(self) -> Inquiry:
+        """What is asked about the photo, for other methods and baselines."""
+        from ...analysis.inquiry import Inquiry
 
-def explained_together(cases: Sequence[PhotoCase], others: Sequence[Answer | None] = (), **options: Any) -> list[Explanation]:
+        preprocess = self.network.preprocess
+        return Inquiry(
+            self.network.module,
+            self.x,
+            self.starts,
+            {"target": self.answer.index, "score": self.score},
+            self.answer.label,
+            image=seen_by(self.network, self.x),
+            ends={"low": preprocess.low.to(self.x), "high": preprocess.high.to(self.x), "pixels": preprocess.pixels},
+            classes=self.network.label,
+        )
+
+
+def asked_again(found: Explanation, answer: Answer, path: str) -> PhotoCase:
+    """The case of an explained photo, for another answer or along another path, from the same baseline.
+
+    Args:
+        found: what was explained; holds its baseline.
+        answer: what to explain.
+        path: straight, blur or guided. The blur path starts at the photo, blurred.
+    """
+    assert found.starts is not None
+    words, starts = (found.baseline, found.starts) if path != "blur" else _blurred(found.x)
+    said = (found.photo, found.network, found.x, found.answers, answer, found.score, words, starts)
+    return PhotoCase(*said, path, found.unit)
+
+
+def _blurred(x: Tensor) -> tuple[str, Tensor]:
+    """Where the blur path starts, in words and as a tensor."""
+    return "the photo, blurred", cast(Tensor, paths.Blur(x).start())
+
+
+def explained_together(
+    cases: Sequence[PhotoCase], others: Sequence[Answer | None] = (), *, method: Method | None = None, **options: Any
+) -> list[Explanation]:
     """Attribute the answers to photos of one network, in one call if their paths are straight; each stops on its own.
 
     Args:
         cases: the photos, all with the same network and path.
         others: for each, another answer that its own is compared with, or None; left out for none.
+        method: what attributes instead of integrated gradients along the path; brings its own options.
         **options: how to integrate, as in :func:`integrand.integrated_gradients`.
     """
     first, others = cases[0], others or [None] * len(cases)
     alike = {(case.score, case.path, case.starts.shape) for case in cases}
     if len(cases) > 1 and (len(alike) > 1 or first.path != "straight"):
-        return [explained_together([case], [other], **options)[0] for case, other in zip(cases, others, strict=True)]
+        how: dict[str, Any] = {"method": method, **options}
+        return [explained_together([case], [other], **how)[0] for case, other in zip(cases, others, strict=True)]
     model, index = first.network.module, [case.answer.index for case in cases]
     what: dict[str, Any] = {"target": index if len(cases) > 1 else index[0], "score": first.score}
     x = torch.cat([case.x for case in cases])
     starts = torch.cat([case.starts for case in cases], dim=first.starts.ndim - x.ndim)
-    result = _attributed(model, first.path, x, starts, **what, **options)
+    result = (
+        method(model, x, starts, **what, **options)
+        if method is not None
+        else _attributed(model, first.path, x, starts, **what, **options)
+    )
     gradient = GradientTimesInput()(model, x, starts, **what)
     found = []
     for i, (case, other) in enumerate(zip(cases, others, strict=True)):
@@ -508,7 +592,8 @@ def explained_together(cases: Sequence[PhotoCase], others: Sequence[Answer | Non
             apart = _difference(case.answer.index, other.index)
             rival = Rival(other, _attributed(model, case.path, case.x, case.starts, target=apart, **options))
         said = (case.photo, case.network, case.x, case.answers, case.answer, case.score, case.baseline, case.path)
-        found.append(Explanation(*said, example_of(result, i), example_of(gradient, i), rival, unit=case.unit))
+        known: dict[str, Any] = {"unit": case.unit, "starts": case.starts if method is None else None}
+        found.append(Explanation(*said, example_of(result, i), example_of(gradient, i), rival, **known))
     return found
 
 

@@ -37,14 +37,17 @@ from ...errors import (
     ZeroAttributionWarning,
     quiet,
 )
+from ...evaluation.progress import ProgressOption
 from ...functions.target import Score
 from ...trees import flatten
-from .model import OPTIONS, Integrated
+from .model import OPTIONS, Integrated, molecule_inquiry
 from .molgraph import explained_together, listed, read
 from .result import Floats, MoleculeAttribution, folded_draws
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+
+    from ...analysis.inquiry import Inquiry
 
 BATCH = 64
 """The number of molecules that are predicted in one batch."""
@@ -102,6 +105,7 @@ class Admet:
         tol: float = 0.01,
         columns: bool = False,
         progress: Callable[[int, int], object] | None = None,
+        tell: ProgressOption = False,
         **options: Any,
     ) -> list[MoleculeAttribution]:
         """Integrated gradients of the prediction from the molecule with all features of atoms and bonds zero.
@@ -115,22 +119,41 @@ class Admet:
             columns: also keep what each feature of an atom or bond adds. The tolerance and the certificate are then those of
                 the features, whose errors add up to at least those of the atoms and bonds.
             progress: called with how many molecules are done, and of how many.
+            tell: called with :class:`integrand.Progress` while a molecule is integrated; what it raises ends the run.
             **options: ``steps``, ``rule``, ``max_evaluations``, ``memory`` and ``chunk``, as in integrated gradients.
         """
         if wrong := sorted(set(options) - set(OPTIONS)):
             raise OptionError(f"got the option {wrong[0]!r}; expected one of {', '.join(OPTIONS)}.")
         if target is not None and str(target).lower() not in (self.endpoint.name.lower(), "0"):
             raise TargetError(f"got the target {target!r} for {self.name}; expected none. Load another endpoint: admet:NAME.")
-        asked = {"target": self._scale(score), "tol": tol, "progress": False} | options
+        asked = {"target": self._scale(score), "tol": tol, "progress": tell} | options
         mols = [read(one) for one in listed(molecules)]
         found = []
         for smiles, mol in mols:
             scale = score or ("probability" if self.ensemble.classifies else "")
-            found.append(replace(self._explained(smiles, mol, asked, columns), scale=scale, units=self.endpoint.units))
+            told: dict[str, Any] = {"scale": scale, "units": self.endpoint.units, "explained_by": self}
+            found.append(replace(self._explained(smiles, mol, asked, columns), **told))
             if progress is not None:
                 progress(len(found), len(mols))
         warn_if_missed(Certificate(tuple(one.certificate for one in found)))
         return found
+
+    def inquiry(self, molecule: str | Mol, *, target: str | int | None = None) -> Inquiry:
+        """What is asked about a molecule, for other methods and baselines: the prediction, by atoms and bonds.
+
+        Args:
+            molecule: a SMILES, or a molecule of RDKit.
+            target: None; the endpoint was chosen when the network was loaded.
+        """
+        _, mol = read(molecule)
+        graph = featurised([mol], self.device)
+        labels = (
+            torch.arange(graph.atoms.shape[1])[:, None],
+            graph.atoms.shape[1] + torch.arange(graph.edges.shape[1])[:, None] // 2,
+        )
+        call = {"target": self._scale(None), "args": graph.structure}
+        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+        return molecule_inquiry(self.ensemble, (graph.atoms, graph.edges), labels, call, self.label, (mol, ends))
 
     @property
     def device(self) -> torch.device:

@@ -18,11 +18,14 @@ from ...api import integrated_gradients
 from ...certificate import Certificate, ExampleCertificate
 from ...engine import warn_if_missed
 from ...errors import ConvergenceWarning, OptionError, OutputError, TargetError, quiet
+from ...evaluation.progress import ProgressOption
 from ...functions.model_state import undisturbed
 from ...functions.target import Score
+from ...methods.method import Method
 from ...render.notebook import ResultList
 from ...sum_errors import ErrorDraws
 from ...trees import flatten
+from ..result_widgets import method_note
 from .molgraph import ATOM_FEATURES, PAIR_FEATURES, Batch, Features, Graph, collate, explained_together, graph, listed, read
 from .result import Floats, MoleculeAttribution, MoleculeModel, folded_draws
 from .training_range import PCBA_588342, TrainingRange
@@ -30,6 +33,8 @@ from .weave import NAMES, load_weave
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+
+    from ...analysis.inquiry import Inquiry
 
 SOURCE = "integrand's own, trained on PCBA-588342 (MoleculeNet, MIT) by training/weave.py"
 
@@ -150,6 +155,8 @@ class GraphModel:
         columns: bool = False,
         batch: int = BATCH,
         progress: Callable[[int, int], object] | None = None,
+        tell: ProgressOption = False,
+        method: Method | None = None,
         **options: Any,
     ) -> list[MoleculeAttribution]:
         """Integrated gradients of an output from the molecule with all features zero, in batches of similar size.
@@ -163,6 +170,8 @@ class GraphModel:
                 the features, whose errors add up to at least those of the atoms and pairs.
             batch: how many molecules are explained at a time.
             progress: called with how many molecules are done, and of how many.
+            tell: called with :class:`integrand.Progress` while a batch is integrated; what it raises ends the run.
+            method: what attributes instead of integrated gradients; has a tolerance of its own, where it has one.
             options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk`` of :func:`integrand.integrated_gradients`.
         """
         if wrong := sorted(set(options) - set(OPTIONS)):
@@ -170,7 +179,8 @@ class GraphModel:
         if batch < 1:
             raise OptionError(f"got batch={batch}; expected a whole number of molecules from 1 on.")
         output = self.find(target)
-        asked: dict[str, Any] = {"target": self._score(output, score), "tol": tol, "progress": False} | options
+        asked: dict[str, Any] = {"target": self._score(output, score), "tol": tol, "progress": tell} | options
+        asked |= {"method": method}
         drawn = [self._graph(one) for one in listed(molecules)]
         graphs = [one for _, one in drawn]
         found: dict[int, MoleculeAttribution] = {}
@@ -180,9 +190,30 @@ class GraphModel:
             if progress is not None:
                 progress(len(found), len(graphs))
         scale = score or ("probability" if self.logits else "")
-        results = ResultList(replace(found[i], scale=scale) for i in range(len(graphs)))
+        known: dict[str, Any] = {"scale": scale, "explained_by": self if method is None else None}
+        told = () if method is None else (method_note(method),)
+        results = ResultList(replace(found[i], notes=(*found[i].notes, *told), **known) for i in range(len(graphs)))
         warn_if_missed(Certificate(tuple(one.certificate for one in results)))
         return results
+
+    def inquiry(self, molecule: str | Mol, *, target: str | int | None = None) -> Inquiry:
+        """What is asked about a molecule, for other methods and baselines: an output of the network, by atoms and pairs.
+
+        Args:
+            molecule: a SMILES, or a molecule of RDKit.
+            target: the output, where there are several.
+        """
+        _, one = self._graph(molecule)
+        output = self.find(target)
+        atoms, pairs, *rest = self._batch([one]).tensors
+        return molecule_inquiry(
+            self.network,
+            (atoms, pairs),
+            (torch.arange(atoms.shape[1])[:, None], atoms.shape[1] + torch.arange(pairs.shape[1])[:, None]),
+            {"target": output, "args": rest},
+            self.outputs[output],
+            (one.mol, one.ends.tolist()),
+        )
 
     def _score(self, output: int, score: Score | None) -> Callable[[Tensor], Tensor]:
         """The function from the network's output to the explained score.
@@ -221,8 +252,13 @@ class GraphModel:
         count = atoms.shape[1]
         labels = (torch.arange(count)[:, None], count + torch.arange(pairs.shape[1])[:, None])
         with quiet(ConvergenceWarning):  # said once, of all molecules
-            asked = asked | {"groups": None if columns else labels}
-            result = integrated_gradients(self.network, (atoms, pairs), args=rest, batched=True, **asked)
+            asked = asked | {"groups": None if columns else labels, "args": rest, "batched": True}
+            method: Method | None = asked.pop("method")
+            if method is None:
+                result = integrated_gradients(self.network, (atoms, pairs), **asked)
+            else:
+                del asked["tol"]
+                result = method(self.network, (atoms, pairs), **asked)
         if isinstance(result.values, Tensor):
             leaves = [part.unsqueeze(2) for part in result.values.split([count, pairs.shape[1]], 1)]
         else:
@@ -255,6 +291,44 @@ class GraphModel:
             notes=() if self.seen is None else self.seen.notes(one.mol),
             draws=draws,
         )
+
+
+def molecule_inquiry(
+    network: Callable[..., Any],
+    x: tuple[Tensor, Tensor],
+    labels: tuple[Tensor, Tensor],
+    call: dict[str, Any],
+    label: str,
+    named: tuple[Mol, Sequence[Sequence[int]]],
+) -> Inquiry:
+    """What is asked about a molecule whose features are those of atoms and of pairs of atoms.
+
+    Args:
+        network: what is explained.
+        x: features of atoms, (1, atoms, features), and of pairs, (1, pairs, features).
+        labels: which number each row of both is added up to.
+        call: the target and further arguments.
+        label: what is explained, in words.
+        named: the molecule, and the two atoms of each pair.
+    """
+    from ...analysis.inquiry import Inquiry
+
+    mol, ends = named
+    names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
+    pairs = [f"{names[i]}–{names[j]}" for i, j in ends]
+    count = int(labels[1].max()) + 1 if labels[1].numel() else len(names)
+    rest = ["(nothing)"] * (count - len(names) - len(pairs))  # a molecule without a bond is padded to one
+    zero = (torch.zeros_like(x[0]), torch.zeros_like(x[1]))
+    usual = tuple(part.mean(1, keepdim=True).expand_as(part) for part in x)
+    return Inquiry(
+        network,
+        x,
+        zero,
+        {**call, "groups": labels, "batched": True},
+        label,
+        features=(*names, *pairs, *rest),
+        candidates={"zero": zero, "mean atom": usual},
+    )
 
 
 def _batches(graphs: Sequence[Graph], size: int) -> list[list[int]]:

@@ -24,6 +24,7 @@ from ...sum_errors import ErrorDraws, Grouping, errors_of
 from ...words import number, percent, short_repr, shown
 
 if TYPE_CHECKING:
+    from anywidget import AnyWidget
     from rdkit.Chem import Mol
 
     from ...batch.rows import Row
@@ -166,6 +167,8 @@ class MoleculeAttribution:
         units: those of a quantity, where they are known.
         notes: what a reader must not miss, such as an element that the network never saw.
         draws: what the errors of :attr:`per_atom` may look like, for the errors of sums of atoms; None where not known.
+        explained_by: the network, for :meth:`widget`; None in what was read from a table, copied or sent
+            elsewhere, or is by another method than integrated gradients.
     """
 
     smiles: str
@@ -183,6 +186,10 @@ class MoleculeAttribution:
     units: str = ""
     notes: tuple[str, ...] = ()
     draws: ErrorDraws | None = None
+    explained_by: MoleculeModel | None = field(default=None, kw_only=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"explained_by": None}
 
     def __post_init__(self) -> None:
         atoms, ends, pairs = (np.asarray(value) for value in (self.atom_features, self.ends, self.pair_features))
@@ -450,8 +457,23 @@ class MoleculeAttribution:
 
     __repr__ = short_repr
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         from ...render.molecule import svg
         from ...render.notebook import said_first
 
         return said_first(self, svg(self.drawing()), self.certificate)
+
+    def _repr_html_(self) -> str:
+        from ...render.notebook import notebook_view
+
+        return notebook_view(self, self.page, self._small_html_)
+
+    def widget(self) -> AnyWidget:
+        """The page in a notebook, with controls to explain another output, by another method or to another tolerance.
+
+        Raises:
+            MissingExtraError: anywidget is not installed.
+        """
+        from ..result_widgets import molecule_widget
+
+        return molecule_widget(self)

@@ -6,12 +6,13 @@ The baseline is the question with all embeddings zero; a word's attribution is t
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,17 @@ from ...attribution import Attribution
 from ...errors import InputError, OptionError, TargetError
 from ...functions.target import Score
 from ...loading import shipped
+from ...methods.method import Method
 from ...render.notebook import ResultList
 from ...schema import parsed
 from ...tensor_files import read_safetensors
 from ...words import first_line, shown
+from ..result_widgets import method_note
 from .question_files import check_length
 from .result import QuestionAnswer, WordAttribution
+
+if TYPE_CHECKING:
+    from ...analysis.inquiry import Inquiry
 
 ModelName = Literal["wtq", "trec"]
 
@@ -149,6 +155,7 @@ class Classifier:
         target: str | int | Sequence[str | int] | None = None,
         score: Score = "probability",
         tol: float = 0.01,
+        method: Method | None = None,
         **options: Any,
     ) -> Attribution:
         """Integrated gradients of a class from the all-zero embedding, summed over the embedding, for all questions at once.
@@ -158,7 +165,8 @@ class Classifier:
             target: the class to explain, or one for each question; None is what the network says of each.
             score: ``probability`` of the class, its ``log-probability`` or its ``logit``.
             tol: the relative error over the words to integrate to.
-            options: further ones of :func:`integrand.integrated_gradients`.
+            method: what attributes instead of integrated gradients; has a tolerance of its own, where it has one.
+            options: further ones of :func:`integrand.integrated_gradients`, or of a call of the method.
 
         Returns:
             Values of shape (N, L): one per word, and exactly 0 for the padding, which the sums and errors of the
@@ -171,7 +179,10 @@ class Classifier:
             outputs = self._targets(target, len(ids)) if target is not None else self.module(ids).argmax(1).tolist()
         words = torch.arange(ids.shape[1], device=ids.device)[:, None]
         named: dict[str, Any] = {"target": outputs, "score": score, "tol": tol, "groups": words, "progress": False}
-        return integrated_gradients(self.module.head, embedded, args=(mask,), batched=True, **named | options)
+        asked = named | options | {"args": (mask,), "batched": True}
+        if method is None:
+            return integrated_gradients(self.module.head, embedded, **asked)
+        return method(self.module.head, embedded, **{name: value for name, value in asked.items() if name != "tol"})
 
     def explain(
         self,
@@ -191,7 +202,7 @@ class Classifier:
             score: as in :meth:`attribution`.
             tol: as in :meth:`attribution`.
             batch: how many questions are explained at a time.
-            options: further ones of :func:`integrand.integrated_gradients`.
+            options: further ones of :meth:`attribution`.
         """
         asked = _listed(texts)
         words = [_words(text) for text in asked]
@@ -207,8 +218,41 @@ class Classifier:
                 label = self.classes[outputs[i]]
                 named = replace(certificate, target=f"{label} ({score})")
                 chances = answers[i].probabilities
-                found[i] = WordAttribution.of(asked[i], words[i], values, label, chances[label], named, chances, off)
-        return ResultList(replace(found[i], notes=self.notes(asked[i])) for i in range(len(asked)))
+                known = off if all(map(math.isfinite, off)) else ()
+                found[i] = WordAttribution.of(asked[i], words[i], values, label, chances[label], named, chances, known)
+        method: Method | None = options.get("method")
+        told = () if method is None else (method_note(method),)
+        by = self if method is None else None
+        return ResultList(replace(found[i], notes=(*self.notes(asked[i]), *told), explained_by=by) for i in range(len(asked)))
+
+    def inquiry(self, text: str, *, target: str | int | None = None) -> Inquiry:
+        """What is asked about a question, for other methods and baselines: the logit of a class, word by word.
+
+        Args:
+            text: the question.
+            target: the class; None for what the network says.
+        """
+        from ...analysis.inquiry import Inquiry
+
+        ids = self.ids([text])
+        weights = self.module.embedding.weight.detach()
+        output = self._targets(target, 1)[0] if target is not None else self.find(self.predict([text])[0].label)
+        embedded = weights[ids]
+        words = torch.arange(ids.shape[1], device=ids.device)[:, None]
+        candidates = {"zero": 0.0, "mean word": weights[UNKNOWN + 1 :].mean(0), "unknown word": weights[UNKNOWN]}
+        return Inquiry(
+            self.module.head,
+            embedded,
+            torch.zeros_like(embedded),
+            {"target": output, "args": (ids != PAD,), "groups": words, "batched": True},
+            self.classes[output],
+            features=tuple(word.text for word in _words(text)),
+            candidates={
+                name: one.expand_as(embedded) if isinstance(one, Tensor) else torch.zeros_like(embedded)
+                for name, one in candidates.items()
+            },
+            classes=self.classes.__getitem__,
+        )
 
     def notes(self, text: str) -> tuple[str, ...]:
         """What in a question the network never saw, so that its answer may mean nothing; nothing for usual questions.

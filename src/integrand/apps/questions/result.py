@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 
 from ...batch.rows import Row
 from ...certificate import ExampleCertificate
 from ...errors import InputError
-from ...render.notebook import said_first
+from ...functions.target import Score
+from ...render import text as pictures
+from ...render.notebook import LOW, notebook_view, said_first
 from ...render.text.tokens import Tokens
 from ...words import percent, shown
 from ..text.stored_text import Pair, checked, packed, unpacked
 
 if TYPE_CHECKING:
-    from .model import Word
+    from anywidget import AnyWidget
+
+    from .model import Classifier, Word
 
 
 ASKS_FOR: Mapping[str, str] = {
@@ -82,6 +88,8 @@ class WordAttribution:
         probabilities: the probability of every class.
         errors: the estimated error of each value; none where they are not known.
         notes: what a reader must not miss, such as words that the network never saw.
+        explained_by: the classifier, for :meth:`widget`; None in what was read from a table, copied or sent
+            elsewhere, or is by another method than integrated gradients.
     """
 
     text: str
@@ -94,6 +102,10 @@ class WordAttribution:
     probabilities: Mapping[str, float] = field(default_factory=dict)
     errors: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    explained_by: Classifier | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"explained_by": None}
 
     @staticmethod
     def of(
@@ -163,6 +175,20 @@ class WordAttribution:
         return found
 
     @property
+    def scale(self) -> Score:
+        """What is explained of the class: its probability, log-probability or logit, as the certificate names it."""
+        named = self.certificate.target.rpartition("(")[2].removesuffix(")")
+        return cast(Score, named) if named in get_args(Score) else "probability"
+
+    def html(self, **options: Any) -> str:
+        """One self-contained HTML page with the running sum; options as in :func:`integrand.render.text.page`."""
+        return pictures.page(self.tokens, **options)
+
+    def save(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write the result to a file in the format its suffix names: ``.html``, ``.json`` or a picture."""
+        return pictures.save(self.tokens, path, **options)
+
+    @property
     def sentence(self) -> str:
         """What the question asks for, because of which words, and how sure the numbers are, in one line."""
         return self.tokens.sentence
@@ -173,8 +199,21 @@ class WordAttribution:
     def __repr__(self) -> str:
         return f"{shown(self.text)[:80]!r}: {self.sentence}"
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         return said_first(self, self.tokens._repr_html_())
+
+    def _repr_html_(self) -> str:
+        return notebook_view(self, self.html, self._small_html_, height=LOW)
+
+    def widget(self) -> AnyWidget:
+        """The page in a notebook, with controls to explain another class, by another method or to another tolerance.
+
+        Raises:
+            MissingExtraError: anywidget is not installed.
+        """
+        from ..result_widgets import question_widget
+
+        return question_widget(self)
 
 
 @dataclass(frozen=True, slots=True)

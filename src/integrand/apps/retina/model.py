@@ -6,9 +6,9 @@ The grader is not a medical device: it is for research, not for diagnosing or tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,11 @@ from ..images.photo_files import Photo
 from ..images.preprocess import Preprocess
 from ..images.result import Answer, PhotoCase, explained_together, packed, packs
 from ..images.sources import efficientnet_lite0
-from .fundus import SIDE, BaselineName, Eye, Pixels, Values, see
+from .fundus import BASELINES, SIDE, BaselineName, Eye, Pixels, Values, see
 from .result import GRADES, ExaminedEye, Grade
+
+if TYPE_CHECKING:
+    from ...analysis.inquiry import Inquiry
 
 WEIGHTS = "retina.safetensors"
 PREPROCESS = Preprocess(size=(SIDE, SIDE), mean=(127.0,) * 3, scale=(128.0,) * 3, fit="pad")
@@ -133,6 +136,14 @@ class Grader:
         """
         case, grade = self._case(photo if isinstance(photo, Eye) else self.see(photo), target, baseline)
         return ExaminedEye.of(case.explained(**options), grade)
+
+    def inquiry(
+        self, photo: Eye | Photo | Pixels | str | Path, *, target: str | int | None = None, baseline: BaselineName = "blurred"
+    ) -> Inquiry:
+        """What is asked about an eye, for other methods and baselines; arguments as in :meth:`examine`."""
+        eye = photo if isinstance(photo, Eye) else self.see(photo)
+        asked = self._case(eye, target, baseline)[0].inquiry()
+        return replace(asked, candidates={name: self.baseline(eye, name) for name in BASELINES}, classes=None)
 
     def examine_photos(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,10 @@ from ...batch.rows import Row
 from ...render.notebook import text_table
 from ...render.text.word_sentences import capital
 from ...words import shown
-from ..images.result import Explanation
+from ..images.result import Answer, Explanation
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
 
 NOTICE = "Not a medical device: for research, not for diagnosing, treating or reassuring anybody."
 """What every reader of a grade must know."""
@@ -281,6 +284,18 @@ class ExaminedEye(Explanation):
         """Everything but the pixels, as a dictionary for JSON."""
         said = {"sentence": self.sentence, "rule": self.rule, "notice": self.notice, "grade": self.grade.numbers()}
         return super().numbers() | said
+
+    def widget(self) -> AnyWidget:
+        """The page in a notebook, with controls to explain another grade, by another method or to another tolerance.
+
+        Raises:
+            MissingExtraError: anywidget is not installed.
+        """
+        from ..result_widgets import OF_EYES, photo_widget
+
+        sure = (1 - self.grade.at_least[0], *self.grade.at_least)
+        outputs = [Answer(k, self.network.label(k), chance) for k, chance in enumerate(sure)]
+        return photo_widget(self, outputs, OF_EYES, lambda found: ExaminedEye.of(found, self.grade))
 
     def __repr__(self) -> str:
         return f"{shown(self.photo.name)}: {self.sentence} {self.notice}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .result import Explained, Explanations, Generated
     from .text_pair import compare
     from .text_run import BaselineName
-    from .text_tasks import explain, generated, similarity
+    from .text_tasks import explain, generated, inquiry, similarity
 else:
     __getattr__, __dir__ = loaded_on_use(
         __name__,
@@ -30,6 +30,7 @@ else:
             "compare": "text_pair",
             "explain": "text_tasks",
             "generated": "text_tasks",
+            "inquiry": "text_tasks",
             "similarity": "text_tasks",
         },
     )
@@ -42,5 +43,6 @@ __all__ = [
     "compare",
     "explain",
     "generated",
+    "inquiry",
     "similarity",
 ]

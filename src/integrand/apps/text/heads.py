@@ -127,7 +127,7 @@ def classes(
         if against is not None or score not in (None, "logit"):
             raise OptionError("got against= or score= with a target function; expected the function to do that itself.")
         return ask.explained(lambda output, rows: output, rows={}, target=target, meta={})
-    asked = _asked(ask.model, logits, target, against, score)
+    asked = asked_class(ask.model, logits, target, against, score)
     found = ask.explained(
         asked.pick,
         rows=asked.rows,
@@ -247,7 +247,7 @@ def _text(pieces: Pieces, first: int, last: int) -> str:
 
 
 @dataclass(frozen=True)
-class _AskedClass:
+class AskedClass:
     """The explained score of each text, and its description.
 
     Attributes:
@@ -277,7 +277,8 @@ class _AskedClass:
         return "value" if regression else self.scale
 
 
-def _asked(model: nn.Module, logits: Tensor, target: Any, against: int | str | None, score: Score | None) -> _AskedClass:
+def asked_class(model: nn.Module, logits: Tensor, target: Any, against: int | str | None, score: Score | None) -> AskedClass:
+    """The score of a class of each text, for the engine; arguments as in :func:`classes`."""
     names, many = ClassLabels.of(model, logits.shape[1]), logits.shape[1] > 1
     apart = getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
     chances = logits.double().sigmoid() if apart else logits.double().softmax(1) if many else None  # None: a regression
@@ -288,13 +289,13 @@ def _asked(model: nn.Module, logits: Tensor, target: Any, against: int | str | N
     shown = [[] for _ in index] if chances is None else [list(zip(names.names, row, strict=True)) for row in chances.tolist()]
     if against is None:
         pick = _column if apart else _logits
-        return _AskedClass(pick, rows, None if apart or not many else index, scale, scale, labels, sure, shown)
+        return AskedClass(pick, rows, None if apart or not many else index, scale, scale, labels, sure, shown)
     other = names.find(against)
     if other in index:
         raise TargetError(f"got against={against!r}, which is the explained class itself; expected another one.")
     rows["other"] = torch.full((len(index),), other)
     labels = [f"{label} against {names.names[other]}" for label in labels]
-    return _AskedClass(_Against(scale, apart), rows, None, "logit", scale, labels, [None] * len(index), shown)
+    return AskedClass(_Against(scale, apart), rows, None, "logit", scale, labels, [None] * len(index), shown)
 
 
 def _logits(output: Any, rows: dict[str, Tensor]) -> Any:

@@ -20,7 +20,7 @@ from ...errors import FileError, OptionError
 from ...files import write
 from ...render import text as pictures
 from ...render.certificate_text import trust
-from ...render.notebook import said_first
+from ...render.notebook import LOW, notebook_view, said_first
 from ...render.text import alignment_grid, grid_page
 from ...render.text.alignment_grid import Block, Grid
 from ...render.text.tokens import Tokens, is_letter
@@ -192,8 +192,11 @@ class Explained:
 
     __repr__ = short_repr
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         return said_first(self, pictures.fragment(self.line))
+
+    def _repr_html_(self) -> str:
+        return notebook_view(self, self.html, self._small_html_, height=LOW)
 
 
 @dataclass(frozen=True, repr=False)
@@ -299,9 +302,12 @@ class Explanations(Sequence[Explained]):
 
     __repr__ = short_repr
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         more = f"<p>… {len(self) - 10} more</p>" if len(self) > 10 else ""
         return said_first(self, pictures.fragment(self.lines[:10]) + more)
+
+    def _repr_html_(self) -> str:
+        return notebook_view(self, self.html, self._small_html_, height=LOW)
 
 
 @dataclass(frozen=True, repr=False)
@@ -676,8 +682,11 @@ class Generated:
 
     __repr__ = short_repr
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         return said_first(self, alignment_grid.fragment(self.grid()))
+
+    def _repr_html_(self) -> str:
+        return notebook_view(self, self.html, self._small_html_, height=LOW)
 
 
 Found = TypeVar("Found")

@@ -173,20 +173,15 @@ def integrate(
     """
     fills: list[Any] = list(fill) if isinstance(fill, list | tuple) else [fill]
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
-    labels = tuple(slot.labels[:, None] for slot in slots)
-    modules = {id(slot.looked.module): slot.looked.module for slot in slots}
+    asked = question_of(runs, slots, given=given, rows=rows)
     with quiet(ConvergenceWarning):  # said below, once, with what may help
         result = integrated_gradients(
-            runs,
-            ids,
-            starts[0] if len(starts) == 1 else starts,
+            x=ids,
+            baseline=starts[0] if len(starts) == 1 else starts,
             target=target,
             score=score,
             tol=tol,
-            layer=list(modules.values()),
-            kwargs={"given": given, "rows": rows},
-            batched=True,
-            groups=labels[0] if len(labels) == 1 else labels,
+            **asked,
             **options,
         )
     assert isinstance(result.values, Tensor)
@@ -199,6 +194,26 @@ def integrate(
     warn_if_missed(certificate, f" {poor} of {len(certificate)} are far off: {STEEP}." if poor else "")
     errors = result.sums(torch.arange(result.values.shape[1])).errors
     return result.values.detach().double().cpu().numpy(), errors.numpy(), certificate
+
+
+def question_of(runs: TextRun, slots: Sequence[Slot], *, given: dict[str, Tensor], rows: dict[str, Tensor]) -> dict[str, Any]:
+    """What the engine is asked, whatever the method: the model, which of its layers are explained, and the sum of each token.
+
+    Args:
+        runs: the model.
+        slots: where its tokens are looked up.
+        given: masks and the like.
+        rows: what the score needs to know of each row.
+    """
+    labels = tuple(slot.labels[:, None] for slot in slots)
+    modules = {id(slot.looked.module): slot.looked.module for slot in slots}
+    return {
+        "model": runs,
+        "layer": list(modules.values()),
+        "kwargs": {"given": given, "rows": rows},
+        "batched": True,
+        "groups": labels[0] if len(labels) == 1 else labels,
+    }
 
 
 def first_look(model: nn.Module, encoded: Encoded) -> tuple[tuple[Slot, ...], Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from torch.nn import functional
 
@@ -12,9 +12,22 @@ from ...functions.target import Score
 from ...render.notebook import ResultList
 from .encoding import check_model, check_options, check_texts, encode, listed, parameters_of
 from .generation import attribute, chosen_of, outputs, write
-from .heads import ClassTarget, Cosine, Part, Pooled, Pooling, answers, classes
+from .heads import ClassLabels, ClassTarget, Cosine, Part, Pooled, Pooling, answers, asked_class, classes
 from .result import Explained, Explanations, Generated
-from .text_run import Fill, TextQuestion, device_of, first_look, rows_of
+from .text_run import (
+    Fill,
+    TextQuestion,
+    TextRun,
+    baseline_of,
+    device_of,
+    first_look,
+    fixed_of,
+    question_of,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from ...analysis.inquiry import Inquiry
 
 Baseline = Fill | Sequence[Fill]
 
@@ -120,6 +133,43 @@ def explain(
             raise OptionError(f"got part={part!r} for a model that gives no answers; expected it for question answering only.")
         each = classes(ask, logits, target=target, against=against, score=score)
     return each[0] if isinstance(text, str) else Explanations(each)
+
+
+def inquiry(model: Any, tokenizer: Any, text: str, *, target: int | str | None = None) -> Inquiry:
+    """What is asked of a classifier about a text, for other methods and baselines: the logit of a class, token by token.
+
+    Args:
+        model: a sequence classifier of Hugging Face in eval mode.
+        tokenizer: its tokenizer.
+        text: the text.
+        target: the class, by number or name; None for the top one.
+    """
+    from ...analysis.inquiry import Inquiry
+
+    check_model(model)
+    encoded = encode(model, tokenizer, [text], None, device=device_of(model))
+    slots, output = first_look(model, encoded)
+    logits = rows_of(output, 1).get("logits")
+    if logits is None or logits.ndim != 2:
+        raise ModelError(f"{type(model).__name__} gives no classes; expected a sequence classifier.")
+    asked = asked_class(model, logits, target, None, "logit")
+    given = question_of(TextRun(model, asked.pick, fixed_of(model)), slots, given=encoded.given, rows=asked.rows)
+    starts: dict[str, Any] = {}
+    for name in ("zero", "pad", "mask", "mean"):
+        try:
+            starts[name] = baseline_of(slots, name, tokenizer)
+        except OptionError:
+            continue  # the tokenizer has no such token
+    return Inquiry(
+        given.pop("model"),
+        {"input_ids": encoded.ids},
+        starts["zero"],
+        given | {"target": asked.goal},
+        asked.labels[0],
+        features=encoded.pieces[0].texts,
+        candidates=starts,
+        classes=lambda index: ClassLabels.of(model, logits.shape[1]).names[index],
+    )
 
 
 def _in_blocks(

@@ -10,7 +10,7 @@ import importlib.util
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 import torch
@@ -25,9 +25,12 @@ from ...render.notebook import ResultList
 from ...words import first_line
 from ..text.encoding import SEPARATOR, Pieces, check_options, check_texts, listed, trimmed
 from ..text.result import Generated
-from .result import Alignment
+from .result import Alignment, AskedTranslation
 from .seq2seq import END, SPECIAL, START, UNKNOWN, Memory, Seq2Seq, load_pieces, search
 from .seq2seq import load as load_network
+
+if TYPE_CHECKING:
+    from ...analysis.inquiry import Inquiry
 
 SOURCE = "integrand's own, trained on Tatoeba, a sample of WMT and phrases of our own by training/translation.py"
 MARK = "▁"
@@ -214,7 +217,52 @@ class Translator:
             replace(one, target=f"{name.strip() or name!r} ({score if several == 1 else f'sum of {several} logits'})")
             for one, name, several in zip(result.certificate, matrix.outputs, summed or [1] * len(matrix), strict=True)
         )
-        return Alignment(text, translation, replace(matrix, certificate=replace(result.certificate, examples=tuple(named))))
+        whole = replace(matrix, certificate=replace(result.certificate, examples=tuple(named)))
+        kept: dict[str, Any] = {"score": score, "beam": beam, "words": words} | {
+            name: value for name, value in options.items() if name not in ("steps", "rule")
+        }
+        asked = AskedTranslation(tol, lambda other: self.explain(text, target, tol=other, **kept))
+        return Alignment(text, translation, whole, asked=asked)
+
+    def inquiry(self, text: str, *, output: int = 0) -> Inquiry:
+        """What is asked about one piece of a translation, for other methods and baselines: its logit, piece by piece.
+
+        Args:
+            text: in English.
+            output: which piece of the translation, from 0 on.
+        """
+        from ...analysis.inquiry import Inquiry
+
+        ids = self._ids(text)
+        said = self._search(ids, 5)
+        if not 0 <= output < len(said):
+            raise OptionError(f"got output={output}; the translation has {len(said)} pieces, numbered from 0 on.")
+        inputs, _, spelled = self._inputs(text, said)
+        with torch.no_grad():
+            x, y = (self.network.embed(torch.tensor([one], device=self.device)) for one in (ids, [START, *said[:output]]))
+        start, prefix = torch.zeros_like(x), torch.zeros_like(y)
+        start[0, [0, -1]], prefix[0, 0] = x[0, [0, -1]], y[0, 0]
+        mean = self.network.embed(torch.arange(END + 1, self.pieces.get_vocab_size(), device=self.device)[None]).mean(1)
+        usual = (start.clone(), prefix.clone())
+        usual[0][0, 1:-1], usual[1][0, 1:] = mean[0], mean[0]
+        count = x.shape[1] + y.shape[1]
+        columns = torch.arange(count, device=self.device)[:, None]
+        piece, place = said[output], output
+
+        def score(source: Tensor, prefix: Tensor) -> Tensor:
+            network = _NextPiece(self.network)
+            return network.logits(network(source, prefix), torch.full((len(source),), place))
+
+        return Inquiry(
+            score,
+            (x, y),
+            (start, prefix),
+            {"target": piece, "groups": (columns[: x.shape[1]], columns[x.shape[1] :]), "batched": True},
+            spelled[output].strip(),
+            features=tuple(inputs.texts[:count]),
+            candidates={"zero": (start, prefix), "mean piece": usual},
+            classes=lambda index: str(self.pieces.id_to_token(index)).replace(MARK, " ").strip(),
+        )
 
     def _blank(self, text: str, ids: Sequence[int], said: Sequence[int], score: Score) -> tuple[Generated, str]:
         """What the matrix of a translation has by pieces, before it is integrated; and the translation as text."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from ...batch.rows import Row
 from ...certificate import Certificate
 from ...errors import FileError
 from ...files import write
-from ...render.notebook import said_first
+from ...render.notebook import LOW, notebook_view, said_first
 from ...render.text import alignment_grid, grid_page
 from ...render.text.alignment_grid import Grid
 from ...render.text.tokens import Tokens
@@ -24,7 +24,25 @@ from ...words import short_repr, shown
 from ..text.result import Generated
 
 if TYPE_CHECKING:
+    from anywidget import AnyWidget
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class AskedTranslation:
+    """How a translation was explained, so that it can be explained again.
+
+    Attributes:
+        tol: the tolerance.
+        explain: explains the same to another one.
+    """
+
+    tol: float
+    explain: Callable[[float], Alignment]
+
+    def words(self) -> AskedTranslation:
+        """The same, by words that add up their pieces' scores."""
+        return AskedTranslation(self.tol, lambda tol: self.explain(tol).words())
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,11 +53,16 @@ class Alignment:
         text: what was translated.
         translation: what came out, or was given.
         matrix: outputs by inputs, with markers; see :class:`integrand.text.Generated`.
+        asked: how it was explained, for :meth:`widget`; None in what was read from a table, copied or sent elsewhere.
     """
 
     text: str
     translation: str
     matrix: Generated
+    asked: AskedTranslation | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"asked": None}
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -147,7 +170,7 @@ class Alignment:
         A sum of probabilities is no probability, and is called a sum wherever it is shown; ``explain(..., words=True)``
         explains the word's own probability instead, the product of its pieces'.
         """
-        return replace(self, matrix=self.matrix.words())
+        return replace(self, matrix=self.matrix.words(), asked=None if self.asked is None else self.asked.words())
 
     @property
     def grid(self) -> Grid:
@@ -221,8 +244,21 @@ class Alignment:
 
     __repr__ = short_repr
 
-    def _repr_html_(self) -> str:
+    def _small_html_(self) -> str:
         return said_first(self, alignment_grid.fragment(self.grid))
+
+    def _repr_html_(self) -> str:
+        return notebook_view(self, self.html, self._small_html_, height=LOW)
+
+    def widget(self) -> AnyWidget:
+        """The page in a notebook, with a control to explain the translation to another tolerance.
+
+        Raises:
+            MissingExtraError: anywidget is not installed.
+        """
+        from ..result_widgets import alignment_widget
+
+        return alignment_widget(self)
 
 
 def _named(names: Sequence[str], values: NDArray[np.float64]) -> list[dict[str, Any]]:

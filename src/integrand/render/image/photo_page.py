@@ -100,6 +100,13 @@ AIM = (
     "most networks neighbouring pixels nearly cancel, and the regions say what is left.",
 )
 
+UNSUMMED = (
+    "Every pixel has a number. The method that gave them does not promise that they add up to the change of the score: those "
+    "with a positive number speak for the answer as this method sees it, others against it, and the sum over a region is no "
+    "share of the score."
+)
+"""What takes the place of the first paragraph for methods that are not complete."""
+
 PLOT_WIDE, PLOT_TALL, PLOT_GAP = 640, 150, 46
 """The size of one plot and the gap between two, in SVG units."""
 
@@ -219,7 +226,7 @@ def image_page(data: ImagePage) -> str:
         _regions(data, found),
         _path(data),
         _pictures(data, "more", "Further pictures"),
-        _reading(),
+        _reading(data),
     )
     body = _paragraph(data.notice, "notice") + _first(data, focus, found)
     body += "".join(f"<section>\n{text}</section>\n" for text in sections if text)
@@ -424,8 +431,10 @@ def preference(rival: PageRival) -> str:
     )
 
 
-def _reading() -> str:
-    return "<h2>How to read it</h2>\n" + "".join(_paragraph(text, "aim") for text in AIM)
+def _reading(data: ImagePage) -> str:
+    complete = "completeness" not in data.main.certificate.broken
+    told = AIM if complete else (UNSUMMED, *AIM[1:])
+    return "<h2>How to read it</h2>\n" + "".join(_paragraph(text, "aim") for text in told)
 
 
 def _path(data: ImagePage) -> str:
