@@ -40,6 +40,7 @@ NAMES = {
     "path_attribution",
     "paths",
     "quadrature",
+    "serve",
     "text",
 }
 """Adding a name here is a decision; taking one away breaks users."""
@@ -65,6 +66,9 @@ OPTIONAL = [
     "pandas",
     "ray",
     "yaml",
+    "anywidget",
+    "ipywidgets",
+    "IPython",
 ]
 
 

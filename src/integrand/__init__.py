@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .paths import Average, Curve, Polyline, Straight
     from .profile import Profile
     from .quadrature import Rule
+    from .serving import serve
 
 __all__ = [
     "Attribution",
@@ -51,6 +52,7 @@ __all__ = [
     "path_attribution",
     "paths",
     "quadrature",
+    "serve",
     "text",
 ]
 
@@ -64,6 +66,7 @@ _HOMES = {
     "paths": ("Average", "Curve", "Polyline", "Straight"),
     "profile": ("Profile",),
     "quadrature": ("Rule",),
+    "serving": ("serve",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

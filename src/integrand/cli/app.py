@@ -118,6 +118,11 @@ COMMANDS = (
         "Which axioms of the paper does each method keep? With the evidence for every answer.",
     ),
     CommandEntry(
+        "serve",
+        "cli.serve_command:serve",
+        "Open a web page on which to drop a photo, type a sentence or paste a molecule, and look.",
+    ),
+    CommandEntry(
         "run",
         "cli.run_command:run",
         "Explain many inputs as a file says, on this machine or on a Ray cluster; a run that was stopped goes on.",

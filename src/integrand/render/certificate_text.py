@@ -135,6 +135,33 @@ def trust(certificate: Certificate | ExampleCertificate) -> str:
     return f"numbers good to {_at_most(worst.error)}" + (", their sum is not" if any(map(sum_note, examples)) else "")
 
 
+def plain_words(certificate: Certificate | ExampleCertificate) -> str:
+    """What a certificate says, in a sentence or two for somebody who has never heard of integrals.
+
+    Of several examples, the worst is spoken of.
+    """
+    examples = certificate.examples if isinstance(certificate, Certificate) else (certificate,)
+    if not examples:
+        return "Nothing was computed, so nothing can be said."
+    doubtful = [one for one in examples if not one.converged]
+    worst = max(doubtful or examples, key=lambda one: one.error if math.isfinite(one.error) else math.inf)
+    which = f"For {len(doubtful)} of {len(examples)} parts: " if doubtful and len(examples) > 1 else ""
+    help_ = f" {worst.remedy[:1].upper()}{worst.remedy[1:]}." if worst.remedy else ""
+    off = f"about {percent(worst.error)}" if math.isfinite(worst.error) else "an unknown amount"
+    if worst.status is Status.EXACT:
+        return "These numbers are exact: nothing in them was approximated."
+    if worst.status is Status.JUMP:
+        return f"{which}Take these numbers with care: the score jumps somewhere, and nothing gets a share of the jump.{help_}"
+    if doubtful:
+        asked = percent(worst.tol)
+        return f"{which}Do not rely on the details: these numbers may be off by {off}, where {asked} was asked for.{help_}"
+    loose = " They are reliable one by one, but not what they add up to." if any(map(sum_note, examples)) else ""
+    return (
+        f"You can rely on these numbers: all their errors together are estimated at {_at_most(worst.error)} of the whole, and "
+        f"{percent(worst.tol)} was asked for.{loose}"
+    )
+
+
 def _at_most(error: float) -> str:
     """An error for people, who have no use for 1.2e-05%.
 

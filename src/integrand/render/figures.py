@@ -55,13 +55,24 @@ MASS_COLOURS = ("#2b6ca3", "#7fb2d6", "#cfe2f0")
 """The colours of the first half of the attribution mass, of the part up to 90%, and of the rest."""
 
 
+def png_bytes(figure: Figure, *, margin: float = 0.15, dpi: float | None = None) -> bytes:
+    """A figure of matplotlib as the bytes of a PNG.
+
+    Args:
+        figure: what is drawn.
+        margin: around it, in inches.
+        dpi: dots per inch; the figure's own if not given.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight", pad_inches=margin, dpi="figure" if dpi is None else dpi)
+    return buffer.getvalue()
+
+
 class FigureCell(Figure):
     """A matplotlib figure that notebooks display although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", bbox_inches="tight")
-        return buffer.getvalue()
+        return png_bytes(self, margin=0.1)
 
 
 _SAVED: Counter[str] = Counter()
@@ -89,10 +100,7 @@ def present(figure: Figure, stem: str) -> Figure:
             figure.savefig(part, bbox_inches="tight", pad_inches=0.15, metadata=picture_marks(".png"))
         print(f"saved {file.name if folder == Path.cwd() else shown(str(file))}")
         return figure
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight", pad_inches=0.15)
-    buffer.seek(0)
-    pixels = pyplot.imread(buffer)
+    pixels = pyplot.imread(io.BytesIO(png_bytes(figure)))
     window = pyplot.figure(stem, figsize=(pixels.shape[1] / figure.dpi, pixels.shape[0] / figure.dpi))
     window.add_axes((0, 0, 1, 1)).imshow(pixels)
     window.axes[0].set_axis_off()

@@ -78,7 +78,7 @@ td{padding:.45rem 1rem .45rem 0;vertical-align:top;overflow-wrap:anywhere}
 .track i{position:absolute;top:.2rem;bottom:.2rem;border-radius:2px}
 details{margin:0 0 1rem}
 summary{cursor:pointer;color:var(--soft)}
-.curves td{text-align:right;font-variant-numeric:tabular-nums}
+.curves td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .curves th{text-align:right}
 a{color:var(--focus)}
 .aside{border-left:3px solid var(--line);padding:.1rem 0 .1rem 1rem;margin:0 0 1.5rem;font-size:.9375rem}
@@ -86,7 +86,8 @@ a{color:var(--focus)}
 .aside p{margin:0 0 .6rem;max-width:46rem}
 .aside p:last-child{margin:0}
 .rest,.legend{color:var(--soft);font-size:.875rem}
-pre{background:var(--card);border-radius:8px;padding:.85rem 1rem;overflow-x:auto;font-size:.875rem}
+pre{background:var(--card);border-radius:8px;padding:.85rem 1rem;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.875rem}
+.wide{overflow-x:auto;margin:0 0 1.25rem}
 @media(max-width:40rem){main{padding-top:1.5rem}
 .facts tr{display:grid;grid-template-columns:1fr auto;padding:.5rem 0}.facts th,.facts td{padding:0}
 .facts td:nth-child(3){grid-column:1/-1;font-size:.875rem;width:auto}.origin th{white-space:normal}}
@@ -125,6 +126,23 @@ def policy(scripts: Sequence[str] = ()) -> str:
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"{POLICY}; script-src {allowed}"
+
+
+def with_script(page: str, script: str) -> str:
+    """A page of :func:`document` that also runs another script of ours, which its policy then names.
+
+    Args:
+        page: the page.
+        script: JavaScript, to be run last.
+    """
+    assert not any(mark in script.lower() for mark in ("</script", "<!--"))
+    named = policy((script,)).partition("; script-src ")[2]
+    head, mark, rest = page.partition('<meta http-equiv="Content-Security-Policy" content="')
+    old, quote, rest = rest.partition('"')
+    assert quote, "got a page without a policy; expected one of document()"
+    new = f"{old} {named}" if "script-src " in old else f"{old}; script-src {named}"
+    body, end, tail = rest.rpartition("</body>")
+    return f"{head}{mark}{new}{quote}{body}<script>{script}</script>\n{end}{tail}"
 
 
 def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str] = ()) -> str:
@@ -178,6 +196,16 @@ def bar_table(bars: Bars, *, reach: float | None = None) -> str:
     return f'<h3>{escape(bars.title)}{note}</h3>\n<table class="bars"><tbody>\n{rows}</tbody></table>{rest}\n'
 
 
+def wide_table(table: str, label: str) -> str:
+    """A table that may be wider than a phone: it scrolls by itself, with the arrow keys too.
+
+    Args:
+        table: HTML.
+        label: what it holds, to be escaped; for those who hear the page.
+    """
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(label)}">{table}</div>\n'
+
+
 def origin(meta: Mapping[str, str], command: str | None) -> str:
     """How a result was made, as a section of a page."""
     rows = "".join(f"<tr><th>{escape(str(key))}</th><td>{escape(str(value))}</td></tr>\n" for key, value in meta.items())
@@ -228,7 +256,9 @@ def _curves(certificate: ExampleCertificate) -> str:
         for curve in certificate.curves
     )
     table = f'<table class="curves"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
-    return f"<details><summary>Each of the {len(certificate.curves)} curves</summary>\n{table}</details>\n"
+    return (
+        f"<details><summary>Each of the {len(certificate.curves)} curves</summary>\n{wide_table(table, 'Curves')}</details>\n"
+    )
 
 
 def _gallery(example: Example) -> str:

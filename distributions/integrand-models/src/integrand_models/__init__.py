@@ -1,4 +1,4 @@
-"""Weights, vocabularies, class names and model cards for the applications of integrand.
+"""Weights, vocabularies, class names, model cards and a sketcher for molecules, for the applications of integrand.
 
 Each file is under the licence of what it was made from; the distribution's ``NOTICE.md`` says which.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["names", "path"]
 
 _FOLDER = Path(__file__).resolve().parent
-_SUFFIXES = (".json", ".md", ".safetensors", ".txt")
+_SUFFIXES = (".js", ".json", ".md", ".safetensors", ".txt")
 
 
 def names() -> tuple[str, ...]:

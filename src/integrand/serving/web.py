@@ -1,0 +1,403 @@
+"""The app as a program of the web: its addresses, and everything that keeps it safe.
+
+One request is one job: its answer is a stream of lines, and whoever closes the connection ends the job. Nothing is written to
+disk. Pages of results are shown in frames that can neither reach the app nor load anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..errors import IntegrandError
+from ..loading import shipped
+from ..render.html import STYLE, with_script
+from ..version import version_of
+from ..words import shown
+from .jobs import LOG, UNEXPECTED, Busy, Desk, Job, Refused
+from .room import Room, RoomJob, RoomResult, Store, json_of
+
+SETTINGS = 64 << 10
+"""The most bytes of what is filled into a form."""
+
+KEPT_UPLOADS, KEPT_RESULTS = 256 << 20, 256 << 20
+"""The most bytes of uploads, and of results, that are kept in memory."""
+
+UPLOAD_SECONDS, RESULT_SECONDS = 15 * 60.0, 60 * 60.0
+"""Seconds after which what nobody has asked for is forgotten."""
+
+ACTIONS = ("explain", "methods", "baselines")
+
+APP_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+"""What the app's own page may do: load from where it comes from, and nothing else."""
+
+FRAME_POLICY = "sandbox allow-scripts allow-downloads; frame-ancestors 'self'"
+"""What a result's page may do beyond its own policy, which lets it load nothing: run its scripts, and save files."""
+
+SKETCHER_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'"
+)
+"""What the drawing board for molecules may do: load its own files, in a frame without an origin."""
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), usb=()",
+    "Cache-Control": "no-store",
+}
+
+LIBRARY = "openchemlib.js"
+"""What the drawing board for molecules draws with, a file of ``integrand-models``."""
+
+CHALLENGE = 'Basic realm="integrand", charset="UTF-8"'
+
+TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one user may ask of the server.
+
+    Attributes:
+        seconds: how long one request may run.
+        upload: the most bytes of a photo.
+        queue: how many requests may wait.
+        workers: how many run at a time.
+    """
+
+    seconds: float = 120.0
+    upload: int = 32 << 20
+    queue: int = 32
+    workers: int = 2
+
+
+@dataclass(eq=False)
+class App:
+    """The app over some rooms.
+
+    Attributes:
+        rooms: by name, in the order of the page.
+        limits: how much one user may ask.
+        password: what a user has to know, if anything.
+        hosts: the names under which the server may be addressed; None for any.
+        prefix: the path under which a reverse proxy shows the app, such as ``/why``.
+        frames: who may show the app in a frame, as a content security policy says it.
+    """
+
+    rooms: Mapping[str, Room]
+    limits: Limits = field(default_factory=Limits)
+    password: str | None = None
+    hosts: frozenset[str] | None = None
+    prefix: str = ""
+    frames: str = "'self'"
+
+    def __post_init__(self) -> None:
+        self.desk = Desk(workers=self.limits.workers, queue=self.limits.queue)
+        self.uploads: Store[tuple[bytes, str]] = Store(
+            size=lambda one: len(one[0]), most_bytes=KEPT_UPLOADS, seconds=UPLOAD_SECONDS
+        )
+        self.results: Store[RoomResult] = Store(
+            size=lambda one: 2 * len(one.page), most_bytes=KEPT_RESULTS, seconds=RESULT_SECONDS
+        )
+        routes: list[BaseRoute] = [
+            Route("/", self.index),
+            Route("/static/{name}", self.static),
+            Route("/sketcher/{name}", self.sketcher),
+            Route("/api/rooms", self.list_rooms),
+            Route("/api/uploads", self.upload, methods=["POST"]),
+            Route("/api/uploads/{key}", self.forget, methods=["DELETE"]),
+            Route("/api/{room}/{action}", self.ask, methods=["POST"]),
+            Route("/examples/{room}/{name}", self.example),
+            Route("/results/{key}/{kind}", self.result),
+            Route("/health", self.health),
+        ]
+        if self.prefix:  # whether the proxy takes the prefix off or not
+            routes = [Route(self.prefix, self.to_index), Mount(self.prefix, routes=list(routes)), *routes]
+        guard = Middleware(Guard, password=self.password, hosts=self.hosts, prefix=self.prefix)
+        handlers = {Exception: self.failed, 404: self.missing, 405: self.missing}
+        self.asgi = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=self.lifespan)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """What is open while the app runs."""
+        yield
+        self.desk.close()
+        self.uploads.clear()
+        self.results.clear()
+
+    async def index(self, request: Request) -> Response:
+        """The page."""
+        policy = APP_POLICY.replace("frame-ancestors 'self'", f"frame-ancestors {self.frames}")
+        return Response(_file("static", "index.html"), headers=_headers(policy), media_type=TYPES[".html"])
+
+    async def to_index(self, request: Request) -> Response:
+        """The page, for whoever leaves out the slash at the end, without which its links would lead elsewhere."""
+        return RedirectResponse(f"{self.prefix}/", headers=HEADERS)
+
+    async def static(self, request: Request) -> Response:
+        """A part of the page."""
+        return _asset("static", request.path_params["name"], ("app.js", "app.css", "icon.svg"))
+
+    async def sketcher(self, request: Request) -> Response:
+        """A part of the molecule sketcher, which runs in a frame of its own."""
+        found = _asset("sketcher", request.path_params["name"], _sketcher_files())
+        found.headers["Content-Security-Policy"] = SKETCHER_POLICY
+        return found
+
+    async def list_rooms(self, request: Request) -> Response:
+        """What there is: rooms, their forms and examples."""
+        return _json(
+            {
+                "version": version_of(),
+                "rooms": [room.described() for room in self.rooms.values()],
+                "upload": self.limits.upload,
+                "sketcher": bool(_sketcher_files()),
+            }
+        )
+
+    async def health(self, request: Request) -> Response:
+        """Whether the server lives, and how busy it is."""
+        running, waiting = self.desk.busy
+        return _json({"running": running, "waiting": waiting, "uploads": len(self.uploads), "results": len(self.results)})
+
+    async def upload(self, request: Request) -> Response:
+        """Take a photo into memory; gives a key by which it can be asked about."""
+        if request.headers.get("content-type", "") != "application/octet-stream":
+            return _refused("Expected the bytes of a photo as application/octet-stream.", 415)
+        data = await _body(request, self.limits.upload)
+        if data is None:
+            most = self.limits.upload >> 20
+            return _refused(f"The photo is too large: up to {most} MB are taken here. Make it smaller first.", 413)
+        name = unquote(request.headers.get("x-file-name", "photo"))[:200]
+        name = shown(name.replace("\\", "/").rpartition("/")[2]) or "photo"
+        return _json({"upload": self.uploads.add((data, name)), "name": name})
+
+    async def forget(self, request: Request) -> Response:
+        """Forget an uploaded photo."""
+        self.uploads.drop(request.path_params["key"])
+        return _json({})
+
+    async def ask(self, request: Request) -> Response:
+        """Explain something, or compare methods or baselines on it: a stream of events, one line of JSON each."""
+        room, action = self.rooms.get(request.path_params["room"]), request.path_params["action"]
+        if room is None or action not in ACTIONS:
+            return await self.missing(request, Exception())
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return _refused("Expected the settings as application/json.", 415)
+        data = await _body(request, SETTINGS)
+        if data is None:
+            return _refused("That is too much text.", 413)
+        try:
+            asked = room.checked(json.loads(data), self.uploads)
+        except (ValueError, RecursionError):
+            return _refused("Expected the settings as a JSON object.", 400)
+        except Refused as error:
+            return _refused(str(error), 422)
+        does: Callable[..., None] = getattr(room, action)
+
+        def work(job: Job) -> None:
+            does(asked, RoomJob(job, self.results))
+
+        job = Job(work, quick=room.quick and action == "explain", seconds=self.limits.seconds)
+        try:
+            self.desk.take(job)
+        except Busy:
+            return _refused("Many people are asking at this moment. Try again in a little while.", 429, {"Retry-After": "5"})
+        return StreamingResponse(
+            job.events(), media_type="application/x-ndjson", headers={**_headers(), "X-Accel-Buffering": "no"}
+        )
+
+    async def example(self, request: Request) -> Response:
+        """A photo among the examples of a room, to show what it is."""
+        room, name = self.rooms.get(request.path_params["room"]), request.path_params["name"]
+        if room is None or all(name != one.get("photo") for one in room.examples):
+            return await self.missing(request, Exception())
+        return Response(room.example_photo(name)[0], media_type="image/jpeg", headers=_headers())
+
+    async def result(self, request: Request) -> Response:
+        """A result: its page, its picture, its numbers, or the code that gives the same."""
+        found, kind = self.results.get(request.path_params["key"]), request.path_params["kind"]
+        if found is None or kind not in ("page", "page.html", "picture.png", "numbers.json", "code.py"):
+            return Response(
+                "This result is not here any more. Go back and ask again.", 404, headers=_headers(), media_type="text/plain"
+            )
+        if kind == "page":  # in the frame
+            framed = await run_in_threadpool(with_script, found.page, _file("static", "frame.js"))
+            return Response(framed, headers=_headers(FRAME_POLICY), media_type=TYPES[".html"])
+        make: dict[str, tuple[str, Callable[[], str | bytes]]] = {
+            "page.html": (TYPES[".html"], lambda: found.page),
+            "picture.png": ("image/png", found.picture),
+            "numbers.json": ("application/json", lambda: json_of(found.numbers())),
+            "code.py": ("text/plain; charset=utf-8", lambda: found.code),
+        }
+        media, produce = make[kind]
+        ending = kind.rpartition(".")[2]
+        name = quote(f"{found.stem}.{ending}")
+        kept = "inline" if kind == "code.py" else f"attachment; filename*=UTF-8''{name}"
+        headers = {**_headers(FRAME_POLICY), "Content-Disposition": kept}
+        return Response(await run_in_threadpool(produce), headers=headers, media_type=media)
+
+    async def missing(self, request: Request, error: Exception) -> Response:
+        """The answer where there is nothing."""
+        return _refused("There is nothing here.", getattr(error, "status_code", 404))
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """The answer to what nobody foresaw; the reason goes to the log, never to the page."""
+        if isinstance(error, IntegrandError):
+            return _refused(str(error), 422)
+        LOG.error("a request failed", exc_info=error)
+        return _refused(UNEXPECTED, 500)
+
+
+class Guard:
+    """Lets requests through that come from the app itself, to a name the server has, by somebody who knows the password."""
+
+    WAIT = 1.0
+    """Seconds that an answer to a wrong password takes."""
+
+    def __init__(self, app: ASGIApp, *, password: str | None, hosts: frozenset[str] | None, prefix: str = "") -> None:
+        self.app = app
+        self.prefix = prefix
+        self.hosts = hosts
+        self.digest = None if password is None else hashlib.sha256(password.encode()).digest()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        refused = self._refused(request)
+        # The drawing board's frame has no origin, and so no password; its files are the same for everybody.
+        open_to_all = request.method == "GET" and scope["path"].removeprefix(self.prefix).startswith("/sketcher/")
+        if refused is None and self.digest is not None and not open_to_all and not self._knows(request):
+            if "authorization" in request.headers:
+                await asyncio.sleep(self.WAIT)  # a password cannot be guessed by trying
+            refused = _refused("A password is needed here.", 401, {"WWW-Authenticate": CHALLENGE})
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _refused(self, request: Request) -> Response | None:
+        """The refusal of requests that other sites send through a visitor's browser; None for all others."""
+        host = request.headers.get("host", "")
+        if self.hosts is not None and _name(host) not in self.hosts:  # a foreign name that was pointed at this machine
+            known = ", ".join(sorted(self.hosts))
+            return _refused(f"This server is called {known}; start it with --allow-host to let it be called otherwise.", 421)
+        if request.method in ("GET", "HEAD"):
+            return None
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        foreign = site not in (None, "same-origin", "none")
+        if site is None and origin is not None:
+            foreign = _name(origin.partition("://")[2]) != _name(host)
+        return _refused("Requests from other sites are not answered.", 403) if foreign else None
+
+    def _knows(self, request: Request) -> bool:
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        try:
+            password = base64.b64decode(given, validate=True).decode("utf-8").partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        assert self.digest is not None
+        told = hashlib.sha256(password.encode()).digest()
+        return kind.lower() == "basic" and hmac.compare_digest(told, self.digest)
+
+
+def _name(host: str) -> str:
+    """A host without its port, in small letters."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """What was sent, read no further than a limit; None for more."""
+    told = request.headers.get("content-length", "0")
+    if not told.isdecimal() or int(told) > most:
+        return None
+    found = bytearray()
+    begun = time.monotonic()
+    try:
+        async for part in request.stream():
+            found += part
+            if len(found) > most or time.monotonic() - begun > 60:
+                return None
+    except ClientDisconnect:
+        return None
+    return bytes(found)
+
+
+def _headers(policy: str = "default-src 'none'; frame-ancestors 'none'") -> dict[str, str]:
+    return {**HEADERS, "Content-Security-Policy": policy}
+
+
+def _json(content: Any) -> Response:
+    return JSONResponse(content, headers=_headers())
+
+
+def _refused(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"message": message}, status, headers={**_headers(), **(headers or {})})
+
+
+@cache
+def _file(folder: str, name: str) -> str:
+    return resources.files(__package__).joinpath(folder, name).read_text(encoding="utf-8")
+
+
+@cache
+def _data(folder: str, name: str) -> bytes:
+    if name == LIBRARY:
+        return shipped(name, "drawing molecules").read_bytes()
+    if name == "app.css":  # the colours and fonts of all pages, and what only the app has
+        return f"{STYLE}\n{_file(folder, name)}".encode()
+    return resources.files(__package__).joinpath(folder, name).read_bytes()
+
+
+@cache
+def _sketcher_files() -> tuple[str, ...]:
+    """The files of the drawing board for molecules; none where the library for it is not installed."""
+    try:
+        shipped(LIBRARY, "drawing molecules")
+    except IntegrandError:
+        return ()
+    return ("sketcher.html", "sketcher.js", LIBRARY)
+
+
+def _asset(folder: str, name: str, known: Sequence[str]) -> Response:
+    """A file of the package; only those that are named, so that no path leads elsewhere."""
+    if name not in known:
+        return _refused("There is nothing here.", 404)
+    media = TYPES["." + name.rpartition(".")[2]]
+    return Response(_data(folder, name), media_type=media, headers={**_headers(APP_POLICY), "Cache-Control": "no-cache"})

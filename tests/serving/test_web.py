@@ -1,0 +1,376 @@
+"""What the server lets in and gives out, asked over the network as anybody could."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import integrand as ig
+from integrand.errors import OptionError, TrustError
+from integrand.serving.room import FormField, Room
+from integrand.serving.server import known_rooms, serve_rooms
+from tests.serving.client import BYTES, JSON, Client, result
+
+ROOT = Path(__file__).resolve().parents[2]
+CAT = (ROOT / "examples" / "cat.jpg").read_bytes()
+
+
+class Slow(Room):
+    """A room in which one waits until one leaves."""
+
+    name, title, lead = "slow", "Slow", "Waits."
+    fields = (FormField("text", "Text", "text", needed=True),)
+
+    def __init__(self):
+        self.inside, self.outside = threading.Semaphore(0), threading.Semaphore(0)
+
+    def explain(self, asked, job):
+        self.inside.release()
+        try:
+            while asked["text"] != "go":
+                job.job.check()
+                time.sleep(0.01)
+            job.answers("gone")
+        finally:
+            self.outside.release()
+
+
+@pytest.fixture
+def slow():
+    return Slow()
+
+
+def test_an_answer_is_a_stream_of_events(client):
+    answer = client.ask("words", text="how many people live there?")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [one["event"] for one in answer.events if one["event"] != "progress"] == ["answers", "result", "done"]
+
+
+class TestResults:
+    @staticmethod
+    def key(client):
+        return result(client.ask("words", text="how many people live there?").events)["id"]
+
+    def test_what_is_handed_out(self, client):
+        key = self.key(client)
+        page, plain, picture, numbers, code = (
+            client("GET", f"/results/{key}/{kind}") for kind in ("page", "page.html", "picture.png", "numbers.json", "code.py")
+        )
+        assert {one.status for one in (page, plain, picture, numbers, code)} == {200}
+        assert picture.body[:4] == b"\x89PNG"
+        assert numbers.json["tokens"]
+        assert b"questions.load('wtq')" in code.body
+        assert plain.headers["content-disposition"] == "attachment; filename*=UTF-8''words.html"
+        assert b"ResizeObserver" in page.body
+        assert b"ResizeObserver(size)" not in plain.body
+
+    def test_a_page_in_the_frame_can_do_nothing_but_run_its_own_scripts(self, client):
+        page = client("GET", f"/results/{self.key(client)}/page")
+        policy = page.headers["content-security-policy"]
+        assert policy.startswith("sandbox allow-scripts allow-downloads;")
+        assert "allow-same-origin" not in policy
+        assert b"default-src &#x27;none&#x27;" in page.body or b"default-src 'none'" in page.body
+        assert b"unsafe-eval" not in page.body
+        assert b"script-src 'sha256-" in page.body
+
+    def test_what_is_not_there(self, client):
+        key = self.key(client)
+        for path in (
+            "/results/nonsense/page",
+            f"/results/{key}/other",
+            f"/results/{key}/..%2f..%2fetc%2fpasswd",
+            "/results//page",
+        ):
+            answer = client("GET", path)
+            assert answer.status == 404
+            assert b"Traceback" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e/web.py",
+        "/static//etc/passwd",
+        "/sketcher/..%2f..%2f__init__.py",
+        "/examples/photo/..%2f..%2fetc%2fpasswd",
+        "/examples/photo/%2fetc%2fpasswd",
+        "/static/frame.js",
+        "/etc/passwd",
+        "/docs",
+        "/openapi.json",
+    ],
+)
+def test_no_path_leads_to_files(client, path):
+    answer = client("GET", path)
+    assert answer.status == 404
+    assert b"root:" not in answer.body
+    assert b"import" not in answer.body
+
+
+def test_no_field_reads_or_writes_a_file(client, tmp_path):
+    """A path in every field of every room: it is taken for a text, or refused."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret words")
+    for room in client("GET", "/api/rooms").json["rooms"]:
+        needed = {one["name"]: "C" for one in room["fields"] if one["needed"]}
+        for field in room["fields"]:
+            if field["kind"] != "text":  # what is translated or classified is a text, whatever it says
+                answer = client.ask(room["name"], **needed | {"tol": "20%"} | {field["name"]: str(secret)})
+                assert b"the secret words" not in answer.body
+    assert secret.read_text() == "the secret words"
+    assert list(tmp_path.iterdir()) == [secret]
+
+
+class TestUploads:
+    def test_a_photo_is_taken_and_forgotten_when_told(self, client):
+        key = client.upload(CAT)
+        assert client("DELETE", f"/api/uploads/{key}").status == 200
+        answer = client.ask("photo", photo=key)
+        assert (answer.status, answer.json["message"][:27]) == (422, "The photo is not here any m")
+
+    def test_nothing_is_written(self, client, monkeypatch, tmp_path):
+        """Neither the temporary folder nor the current one has a new file while a photo is explained."""
+        import tempfile
+
+        places = [Path(tempfile.gettempdir()), Path.cwd()]
+        before = [{entry.name for entry in os.scandir(place)} for place in places]
+        key = client.upload(CAT, "secret-cat.jpg")
+        client.ask("photo", photo=key, target="no such class at all")
+        after = [{entry.name for entry in os.scandir(place)} for place in places]
+        new = set().union(*(b - a for a, b in zip(before, after, strict=True)))
+        assert not [name for name in new if "cat" in name or name.startswith("tmp")]
+
+    def test_what_is_too_large(self, client, server):
+        most = server.app.limits.upload
+        answer = client("POST", "/api/uploads", b"x" * (most + 1), **BYTES)
+        assert (answer.status, answer.json["message"][:22]) == (413, "The photo is too large")
+
+    def test_more_than_was_announced_is_not_read(self, client, server):
+        """A body in pieces, without a length: reading ends at the limit."""
+        with socket.create_connection((client.host, client.port), timeout=20) as line:
+            line.sendall(
+                b"POST /api/uploads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            piece = b"%x\r\n" % 65536 + b"x" * 65536 + b"\r\n"
+            sent = 0
+            try:
+                for _ in range(200):
+                    line.sendall(piece)
+                    sent += 65536
+            except OSError:
+                pass  # the server has hung up
+            line.settimeout(20)
+            try:
+                head = line.recv(64)
+            except OSError:
+                head = b""
+        assert head[:12] in (b"HTTP/1.1 413", b"")
+        assert sent >= server.app.limits.upload or not head
+
+    def test_names_are_only_names(self, client):
+        answer = client("POST", "/api/uploads", CAT, **BYTES, X_File_Name="..%2F..%2Fetc%2F%3Cb%3E%0d%0aSet-Cookie.jpg")
+        assert "/" not in answer.json["name"]
+        assert "\n" not in answer.json["name"]
+        assert answer.headers["set-cookie"] is None
+
+
+class TestForm:
+    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"[" * 5000, b'{"text": NaN}', b"\xff\xfe"])
+    def test_what_is_no_form(self, client, body):
+        answer = client("POST", "/api/words/explain", body, **JSON)
+        assert answer.status in (400, 422)
+        assert "message" in answer.json
+
+    def test_a_form_that_is_too_long(self, client):
+        assert client("POST", "/api/words/explain", b" " * 70_000, **JSON).status == 413
+
+    def test_rooms_and_actions_that_are_not_there(self, client):
+        for path in ("/api/words/warm", "/api/words/__init__", "/api/nothing/explain", "/api/words/checked"):
+            assert client("POST", path, {}, **JSON).status == 404
+        assert client("GET", "/api/words/explain").status == 405
+
+    def test_errors_are_sentences(self, client):
+        for room, values in (("molecule", {"smiles": "C1CC"}), ("words", {"text": "how?", "target": "nonsense"})):
+            [said] = [one for one in client.ask(room, **values).events if one["event"] == "failed"]
+            assert "Traceback" not in said["message"]
+            assert "/" + "site-packages" not in said["message"]
+            assert len(said["message"]) < 400
+
+
+class TestForeign:
+    """What other sites can do through a visitor's browser: nothing."""
+
+    def test_requests_of_other_sites(self, client):
+        for headers in (
+            {"Sec_Fetch_Site": "cross-site"},
+            {"Sec_Fetch_Site": "same-site"},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+        ):
+            answer = client("POST", "/api/words/explain", {"text": "how many?"}, **JSON, **headers)
+            assert answer.status == 403
+
+    def test_forms_without_a_preflight(self, client):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+            assert client("POST", "/api/words/explain", b'{"text": "how many?"}', Content_Type=kind).status == 415
+            assert client("POST", "/api/uploads", CAT, Content_Type=kind).status == 415
+
+    def test_no_other_origin_may_read(self, client):
+        for path in ("/", "/api/rooms", "/health"):
+            answer = client("GET", path, Origin="https://evil.example")
+            assert answer.headers["access-control-allow-origin"] is None
+            assert "frame-ancestors" in answer.headers["content-security-policy"]
+
+    def test_a_name_that_was_pointed_at_this_machine(self, client):
+        answer = client("GET", "/api/rooms", Host="evil.example")
+        assert answer.status == 421
+        assert client("GET", "/api/rooms", Host=f"127.0.0.1:{client.port}").status == 200
+        assert client("GET", "/api/rooms", Host="LOCALHOST").status == 200
+
+
+def test_a_password(slow):
+    with serve_rooms([slow], port=0, password="olé:42").start() as here:
+        client = Client(here.url)
+        for path in ("/", "/api/rooms", "/static/app.js", "/results/x/page", "/health"):
+            answer = client("GET", path)
+            assert (answer.status, answer.headers["www-authenticate"][:5]) == (401, "Basic")
+
+        def knows(text):
+            return "Basic " + base64.b64encode(text.encode()).decode()
+
+        begun = time.monotonic()
+        assert client("GET", "/", Authorization=knows("me:wrong")).status == 401
+        assert time.monotonic() - begun > 0.5
+        assert client("GET", "/", Authorization="Basic %%%").status == 401
+        assert client("GET", "/", Authorization="Bearer x").status == 401
+        assert client("GET", "/", Authorization=knows("anybody:olé:42")).status == 200
+        # The drawing board's frame has no origin and so no password; its files are public.
+        assert client("GET", "/sketcher/sketcher.js").status == 200
+        assert client("POST", "/sketcher/sketcher.js", b"").status == 401
+
+
+def test_behind_a_proxy_with_a_prefix(slow):
+    """Whether the proxy takes the prefix off or leaves it."""
+    with serve_rooms([slow], port=0, prefix="/why", allow_hosts=["models.example"]).start() as here:
+        client = Client(here.url)
+        assert here.url.endswith("/why/")
+        for path in ("/why/", "/", "/why/static/app.js", "/static/app.js", "/why/api/rooms", "/api/rooms"):
+            assert client("GET", path, Host="models.example").status == 200
+        moved = client("GET", "/why")
+        assert (moved.status, moved.headers["location"]) == (307, "/why/")
+        page = client("GET", "/why/").body.decode()
+        assert 'href="/' not in page
+        assert 'src="/' not in page
+
+
+def test_a_full_queue_and_who_leaves(slow):
+    with serve_rooms([slow], port=0, queue=1, workers=1).start() as here:
+        client = Client(here.url)
+        first = client.begin("slow", text="stay")
+        assert slow.inside.acquire(timeout=10)
+        second = client.begin("slow", text="stay")
+        until = time.monotonic() + 10
+        while client("GET", "/health").json["waiting"] != 1:
+            assert time.monotonic() < until
+        full = client.ask("slow", text="go")
+        assert (full.status, full.headers["retry-after"]) == (429, "5")
+        for one in (first, second):  # closes the tab
+            one.sock.shutdown(socket.SHUT_RDWR)
+            one.close()
+        assert slow.outside.acquire(timeout=10)
+        answer = client.ask("slow", text="go")
+        assert [one["event"] for one in answer.events][-2:] == ["answers", "done"]
+
+
+def test_time_is_limited(slow):
+    with serve_rooms([slow], port=0, seconds=0.1).start() as here:
+        answer = Client(here.url).ask("slow", text="stay")
+        assert "longer than 0.1 seconds" in answer.events[-1]["message"]
+
+
+def test_it_listens_on_this_machine_only(server):
+    [found] = server._sockets
+    assert found.getsockname()[0] == "127.0.0.1"
+
+
+def test_headers_of_everything(client):
+    for path in ("/", "/static/app.js", "/static/app.css", "/api/rooms", "/nothing", "/health"):
+        headers = client("GET", path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["server"] is None
+        assert headers["set-cookie"] is None
+
+
+def test_the_page_names_no_other_host(client):
+    for path in ("/", "/static/app.js", "/static/app.css", "/sketcher/sketcher.html", "/sketcher/sketcher.js"):
+        text = client("GET", path).body.decode()
+        assert "http://" not in text.replace("http://www.w3.org/", "")
+        assert "https://" not in text
+        assert "//cdn" not in text
+
+
+class TestStart:
+    def test_models_come_from_the_command_line_only_and_code_only_if_trusted(self, monkeypatch, tmp_path):
+        (tmp_path / "loaded_model.py").write_text("raise SystemExit('ran')\n")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(TrustError, match="--trust"):
+            known_rooms(["photo"], models=["loaded_model:make"])
+
+    def test_a_model_from_the_users_code(self, monkeypatch, tmp_path):
+        (tmp_path / "colour_model.py").write_text(
+            "import torch\n\ndef make():\n"
+            "    return torch.nn.Sequential(torch.nn.AvgPool2d(56), torch.nn.Flatten(), torch.nn.Linear(48, 4))\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        [room] = known_rooms(["photo"], models=["colour_model:make"], trust=True)
+        assert room.networks.names == ("colour_model:make", "efficientnet-lite0")
+        assert room.networks["colour_model:make"].outputs == 4
+
+    def test_rooms_that_are_not_there(self):
+        with pytest.raises(OptionError, match="got the room 'kitchen'"):
+            known_rooms(["kitchen"])
+
+    def test_options(self, slow):
+        with pytest.raises(OptionError, match="prefix"):
+            serve_rooms([slow], prefix="why/")
+        with pytest.raises(OptionError, match="queue"):
+            serve_rooms([slow], queue=0)
+
+    def test_a_port_that_is_taken(self, slow, server):
+        port = server._sockets[0].getsockname()[1]
+        with pytest.raises(OptionError, match="cannot listen"):
+            serve_rooms([slow], port=port)
+
+    def test_in_python_over_a_model_of_ones_own(self):
+        import torch
+
+        model = torch.nn.Sequential(torch.nn.AvgPool2d(56), torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
+        with ig.serve(model, classes=["dark", "bright"], port=0, open=False, wait=False) as here:
+            client = Client(here.url)
+            [room] = client("GET", "/api/rooms").json["rooms"]
+            assert room["name"] == "photo"
+            said = client.ask("photo", photo=client.upload(CAT)).events
+            assert {one["label"] for one in said[0]["choices"]} == {"dark", "bright"}
+            assert here.url in here._repr_html_()
+        with pytest.raises(ConnectionRefusedError):
+            client("GET", "/health")
+
+    def test_kinds(self):
+        with pytest.raises(OptionError, match="kind"):
+            ig.serve(lambda x: x, kind="sound", open=False, wait=False)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="tokenizer"):
+            ig.serve(lambda x: x, kind="text", open=False, wait=False)
+        with pytest.raises(OptionError, match="explain and inquiry"):
+            ig.serve(lambda x: x, kind="molecule", open=False, wait=False)
