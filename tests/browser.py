@@ -51,15 +51,20 @@ def on_first_screen(page, selector):
     return inside and box["x"] + box["width"] <= size["width"] + 1 and box["y"] + box["height"] <= size["height"] + 1
 
 
-def serious(page):
-    """What axe-core finds serious or critical on a page, as texts."""
+ALSO_SERIOUS = {"scrollable-region-focusable"}
+"""Rules that our axe-core calls moderate, and that we hold pages to all the same: what scrolls is reached with the keyboard."""
+
+
+def serious(page, *, only=None):
+    """What axe-core finds serious or critical on a page, as texts; of a list of its rules ``only``, if given."""
     axe = pytest.importorskip("axe_core_python", reason="needs axe-core-python: make test installs it")
     page.evaluate(resources.files(axe).joinpath("axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(only)} if only else {})
+    found = page.evaluate("async options => (await axe.run(document, options)).violations", options)
     return [
         f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes']][:3]}"
         for one in found
-        if one["impact"] in ("serious", "critical")
+        if one["impact"] in ("serious", "critical") or one["id"] in ALSO_SERIOUS
     ]
 
 

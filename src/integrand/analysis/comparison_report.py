@@ -15,14 +15,14 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import InputError, OptionError
 from ..render.escaping import escape
-from ..render.html import bar_table, document, framed, origin
+from ..render.html import bar_table, document, framed, origin, wide_table
 from ..render.image.pixels import Array, contribution, heat, lit, mass_limit, photo_pixels, remark, strength
 from ..render.image.views import Panel
 from ..render.scene import Bars, FeatureNames, arrays_of, labels_of, photos_of
+from ..render.text.word_markup import ink
 from .comparison_result import AGREEMENT, Comparison, Scale, correlation_text, cost_text, explained, gap_text, method_table
 
 STYLE = """
-.wide{overflow-x:auto;margin:0 0 1.25rem}
 .numbers{font-size:.8125rem}
 .numbers th,.numbers td{padding-right:.7rem}
 .numbers td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -193,7 +193,8 @@ def _table(comparison: Comparison) -> str:
     body = "".join(
         f"<tr><th>{escape(row[0])}</th>{''.join(f'<td>{escape(part)}</td>' for part in row[1:])}</tr>\n" for row in rows
     )
-    return f'<div class="wide"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n'
+    table = f'<table class="numbers"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
+    return wide_table(table, "What each method misses and costs")
 
 
 def _correlations(comparison: Comparison) -> str:
@@ -211,7 +212,8 @@ def _matrices(comparison: Comparison) -> str:
         return ""
     values = _matrix("Rank correlations of values", comparison.mean_correlations(), titles(comparison))
     sizes = _matrix("of magnitudes", comparison.mean_correlations(magnitudes=True), titles(comparison))
-    return f'<div class="pair"><div class="wide">{values}</div><div class="wide">{sizes}</div></div>\n'
+    both = wide_table(values, "Correlations of values") + wide_table(sizes, "Correlations of magnitudes")
+    return f'<div class="pair">{both}</div>\n'
 
 
 def _matrix(title: str, found: Floats, names: list[str]) -> str:
@@ -222,8 +224,7 @@ def _matrix(title: str, found: Floats, names: list[str]) -> str:
         cells = ""
         for j in range(len(found)):
             background = "#dddddd" if math.isnan(found[i, j]) else "#" + bytes(np.asarray(colours[i, j])).hex()
-            ink = "#fff" if abs(found[i, j]) > 0.6 else "#1c2128"
-            cells += f'<td style="background:{background};color:{ink}">{correlation_text(found, i, j)}</td>'
+            cells += f'<td style="background:{background};color:{ink(background)}">{correlation_text(found, i, j)}</td>'
         body += f"<tr><th>{escape(name)}</th>{cells}</tr>\n"
     head = f"<thead><tr><th></th>{head}</tr></thead>"
     return f'<h3>{escape(title)}</h3>\n<table class="matrix">{head}<tbody>\n{body}</tbody></table>'

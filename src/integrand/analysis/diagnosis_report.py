@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..baselines.constructors import filled_like
 from ..render.escaping import escape
-from ..render.html import bar_table, document, framed, origin
+from ..render.html import bar_table, document, framed, origin, wide_table
 from ..render.image.pixels import Array, photo_pixels
 from ..render.image.views import Panel
 from ..render.scene import Bars
@@ -129,7 +129,7 @@ def page(diagnosis: Diagnosis, scene: DiagnosisScene, command: str | None) -> st
         f"{_failures(diagnosis)}{photo}<section>\n<h2>Baselines and their attributions</h2>\n"
         f'<div class="cells">{"".join(_cell_html(one, scene.ends) for one in scene.cells)}</div>\n'
         f'<p class="legend">{escape(scene.legend)}</p>\n</section>\n'
-        f'<section>\n<h2>The numbers</h2>\n<div class="wide">{_table(diagnosis)}</div>\n'
+        f"<section>\n<h2>The numbers</h2>\n{wide_table(_table(diagnosis), 'The baselines in numbers')}"
         "<details><summary>What the columns mean</summary>\n"
         f'<table class="origin"><tbody>\n{reading}</tbody></table></details>\n</section>\n{_agreements(diagnosis)}'
     )
@@ -208,11 +208,11 @@ def _agreements(diagnosis: Diagnosis) -> str:
         f"<tr><th>{escape(name)}</th>{''.join(f'<td>{correlation_text(found, i, j)}</td>' for j in range(len(names)))}</tr>\n"
         for i, name in enumerate(names)
     )
+    table = f'<table class="matrix"><thead><tr><th></th>{head}</tr></thead><tbody>\n{body}</tbody></table>'
     return (
         '<section>\n<h2>Does the answer depend on it?</h2>\n<p class="legend">Rank correlations between the attributions, over '
         "regions of an image or all features.</p>\n"
-        f'<div class="wide"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>\n{body}</tbody></table></div>\n</section>\n"
+        f"{wide_table(table, 'Correlations between the attributions')}</section>\n"
     )
 
 

@@ -17,7 +17,7 @@ from ..render.certificate_text import trust
 from ..render.escaping import escape
 from ..render.glance import GLANCE, Export, badge, export_buttons, glance_script
 from ..render.glance import glance as first_screen
-from ..render.html import bar_table, document, framed, origin
+from ..render.html import bar_table, document, framed, origin, wide_table
 from ..render.image.image_regions import depth_of
 from ..render.image.pixels import Array, blend, contribution, grey, heat, mass_limit, onto, photo_pixels, remark
 from ..render.image.views import Mark, Panel
@@ -36,13 +36,16 @@ STYLE = """
 .models.maps{grid-template-columns:repeat(auto-fit,minmax(min(10.4rem,100%),1fr));gap:.9rem 1.1rem}
 .models h3{margin:0 0 .2rem;overflow-wrap:anywhere}
 .models .rest{margin:.2rem 0 .5rem}
+.models .facts tr{display:grid;grid-template-columns:1fr auto;padding:.5rem 0}
+.models .facts :is(th,td){padding:0;white-space:normal}
+.models .facts td:nth-child(3){grid-column:1/-1;font-size:.875rem;width:auto}
 .likely{font-size:.9375rem}
 .likely th{font-weight:400;padding:.15rem .75rem .15rem 0}
 .likely td{padding:.15rem 0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .likely .chosen th,.likely .chosen td{font-weight:650}
 .alike{width:auto}
 .alike td{font-variant-numeric:tabular-nums;white-space:nowrap}
-.wide{overflow-x:auto}
+.wide{margin:0}
 .models.drawn{grid-template-columns:repeat(auto-fit,minmax(min(17rem,100%),1fr))}
 .drawn .ramp{background:RAMP}
 @media(prefers-color-scheme:dark){.drawn .ramp{background:DARK}}
@@ -245,11 +248,11 @@ def _feature_table(comparison: ModelComparison) -> str:
     rows.sort(key=lambda row: -abs(row[last]))
     head = "".join(f"<th>{escape(title)}</th>" for title in rows[0])
     body = "".join(f"<tr>{''.join(_cell(name, value) for name, value in row.items())}</tr>\n" for row in rows)
+    table = f'<table id="{what}" class="alike"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
     return (
         f"<details><summary>All {len(rows)} {what} in numbers, those that differ most first</summary>\n"
         f"{export_buttons(Export('csv', what, f'{what}.csv'))}"
-        f'<div class="wide"><table id="{what}" class="alike"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-        "</div></details>\n"
+        f"{wide_table(table, f'The {what} in numbers')}</details>\n"
     )
 
 
@@ -279,9 +282,10 @@ def _agreement(comparison: ModelComparison) -> str:
             )
             rows += f"<tr><th>{escape(which)}</th>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>\n"
     reading = "".join(f"<tr><th>{escape(name)}</th><td>{escape(meaning)}</td></tr>\n" for name, meaning in READING)
+    table = f'<table class="alike"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
     return (
-        f'<section>\n<h2>How alike they are</h2>\n<div class="wide"><table class="alike"><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{rows}</tbody></table></div>\n<details><summary>What the columns mean</summary>\n"
+        f"<section>\n<h2>How alike they are</h2>\n{wide_table(table, 'How alike they are')}"
+        "<details><summary>What the columns mean</summary>\n"
         f'<table class="origin"><tbody>\n{reading}</tbody></table></details></section>\n'
     )
 

@@ -341,7 +341,7 @@ def test_texts_do_not_touch_each_other(attribution, shape, sources):
         warnings.simplefilter("error")
         label = "a label of so many words that it does not fit over a photo"
         picture = image.figure(attribution(values), photo, views=tuple(image.VIEWS), others=others, labels=label)
-        picture.canvas.draw()
+        picture.draw_without_rendering()
     found = list(boxes(picture).items())
     for i, (one, box) in enumerate(found):
         assert box.x0 >= -2

@@ -353,6 +353,9 @@ def test_nothing_serious_for_axe(browser, many, dark):
     with browser.open(many, dark=dark) as tab:  # a card has all that the page of one molecule has
         tab.evaluate("for (const one of document.querySelectorAll('#m0, #m0 details, .badge')) one.open = true")
         assert serious(tab) == []
+        tab.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        assert serious(tab) == []
 
 
 def test_pointing_lights_what_belongs_together(browser, one, shown):

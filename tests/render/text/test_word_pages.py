@@ -125,6 +125,9 @@ def test_nothing_serious(browser, single, many, matrix, dark):
             for summary in shown.locator("summary").all():
                 summary.click()
             assert serious(shown) == []
+            shown.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+            assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+            assert serious(shown) == []
 
 
 def test_many_are_searched_filtered_and_sorted(browser, many):
