@@ -66,7 +66,7 @@ cpus: old-cpu
 	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -n $(JOBS) -q $(CPU_TESTS)
 
 old-cpu: $(VENV)/.dev-stamp
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE DNNL_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -n $(JOBS) -q $(CPU_TESTS)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE DNNL_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -n $(JOBS) -q --brief $(CPU_TESTS)
 
 CPU_TESTS := tests/quadrature/test_fixed_errors.py tests/analysis/test_hessian_kinks.py tests/evaluation/test_precision_choice.py \
 	tests/methods/test_honest.py tests/methods/test_shapley.py tests/apps/text/test_classify.py \

@@ -23,6 +23,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -522,13 +523,15 @@ class Faults:
 
     def refusals(self, step: int = 1) -> None:
         """The system refuses every step-th call, once or from then on, when the disk is new, or holds a good output."""
+        done = self.new()
+        assert self.case.run(done) == 0
         for number in (errno.ENOSPC, errno.EIO):
             for lasting in (False, True):
                 for before in (False, True):
                     for at in range(1, 100_000, step):
                         out = self.new()
                         if before:
-                            assert self.case.run(out) == 0
+                            shutil.copytree(done, out)
 
                         def refuse(number: int = number) -> None:
                             raise OSError(number, os.strerror(number))

@@ -27,6 +27,13 @@ def parsed() -> list[tuple[Path, ast.Module]]:
     return [(file, ast.parse(file.read_text(encoding="utf-8"))) for file in FILES]
 
 
+@cache
+def statements() -> list[tuple[Path, ast.ClassDef | ast.ImportFrom]]:
+    """All classes and imports from modules, wherever they stand."""
+    kinds = (ast.ClassDef, ast.ImportFrom)
+    return [(file, node) for file, tree in parsed() for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
 def test_no_two_modules_share_a_name() -> None:
     places = defaultdict(list)
     for file in FILES:
@@ -37,20 +44,18 @@ def test_no_two_modules_share_a_name() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for file, tree in parsed():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                places[node.name.lstrip("_")].append(f"{file.relative_to(SRC)}:{node.lineno}")
+    for file, node in statements():
+        if isinstance(node, ast.ClassDef):
+            places[node.name.lstrip("_")].append(f"{file.relative_to(SRC)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_nothing_private_is_imported_from_another_module() -> None:
     shared = []
-    for file, tree in parsed():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("integrand")):
-                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
-                shared += [f"{file.relative_to(SRC)}:{node.lineno} {name}" for name in names if name.startswith("_")]
+    for file, node in statements():
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("integrand")):
+            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            shared += [f"{file.relative_to(SRC)}:{node.lineno} {name}" for name in names if name.startswith("_")]
     assert shared == []
 
 
@@ -67,6 +72,9 @@ SYSTEM |= {"os.mkdir", "os.makedirs", "torch.save", "np.save", "pickle.dump", "s
 NO_FILE = {("render/figures.py", "savefig")}
 """What looks like writing a file and is none: a picture drawn into memory."""
 
+SUSPECTS = WRITES | {"open", "mkdir"} | {name.rpartition(".")[2] for name in SYSTEM}
+"""The last words of all these; other calls are not looked at."""
+
 ELSEWHERE = {"files.py"}
 """The one module that writes files."""
 
@@ -77,9 +85,9 @@ def writes(tree: ast.AST, *, sheltered: bool = False) -> Iterator[tuple[int, str
         inside = sheltered
         if isinstance(node, ast.With):
             inside |= any(ast.unparse(item.context_expr).startswith("replacing(") for item in node.items)
-        if isinstance(node, ast.Call) and not sheltered:
+        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name in SUSPECTS and not sheltered:
             called = ast.unparse(node.func)
-            name = called.rpartition(".")[2]
             mode = [arg.value for arg in [*node.args, *(key.value for key in node.keywords)] if isinstance(arg, ast.Constant)]
             opened = name == "open" and any(
                 isinstance(m, str) and m[:1] in tuple("rwxa") and set(m) & set("wxa+") for m in mode

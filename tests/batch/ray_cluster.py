@@ -32,8 +32,10 @@ def environment() -> dict[str, str]:
 def cluster(machines: int = 2, folder: str = "") -> Iterator[str]:
     """A cluster with a head that has no CPU, and some machines with one each; its files go into a folder with a short path."""
     folder = folder or tempfile.mkdtemp(prefix="ig-ray-", dir="/tmp")  # sockets have names of at most 107 bytes
+    (Path(folder) / "ray").mkdir(exist_ok=True)  # where Ray's Cluster notes its address, in a folder that it does not make
     command = [sys.executable, "-W", "ignore", "-m", "tests.batch.ray_cluster", folder, str(machines)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    known = environment() | {"RAY_TMPDIR": folder}
+    process = subprocess.Popen(command, cwd=ROOT, env=known, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

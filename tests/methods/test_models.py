@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from integrand.errors import OperationError
 from integrand.methods import LRP, DeepLift, Gradient, GuidedBackprop
 
-from .shared import METHODS, REVEAL, D, drawn, each_operated, settled
+from .shared import OPERATED, REVEAL, D, drawn, settled
 
 
 def sequential(*parts):
@@ -128,15 +129,17 @@ SOFT = {
 EPS = {D: 2e-14, torch.float32: 1e-5}
 
 
-@pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize("model", MODELS | SOFT)
-def test_deeplift_is_complete(model, dtype):
+def test_deeplift_is_complete(model, pytestconfig):
+    """In both precisions; in brief, by turns, in one of them."""
     torch.manual_seed(0)
     make, shape = (MODELS | SOFT)[model]
-    net, x, base = settled(make()).to(dtype), drawn(2, *shape).to(dtype), drawn(2, *shape, seed=2).to(dtype)
-    for method in (DeepLift(), REVEAL):
-        for start in (base, None):
-            result = method(net, x, start, target=1)
+    net = settled(make())
+    dtypes = list(EPS)
+    for dtype in [dtypes[list(MODELS | SOFT).index(model) % 2]] if pytestconfig.getoption("--brief") else dtypes:
+        x, base = drawn(2, *shape).to(dtype), drawn(2, *shape, seed=2).to(dtype)
+        for method, start in itertools.product((DeepLift(), REVEAL), (base, None)):
+            result = method(net.to(dtype), x, start, target=1)
             assert result.values.any()
             assert all(abs(one.residual) <= EPS[dtype] * max(1, one.magnitude) for one in result.certificate), (
                 result.certificate
@@ -154,13 +157,21 @@ def test_lrp_keeps_the_score(model):
             assert float(values.sum()) == pytest.approx(one.score, abs=tol * max(1, one.magnitude))
 
 
-@pytest.mark.parametrize("model", ["batch norm 2d", "residual", "encoder layer", "lstm both ways", "max pool, overlapping"])
-@each_operated
-def test_a_batch_is_its_examples_and_chunks_change_nothing(model, name):
+BATCHED = ["batch norm 2d", "residual", "encoder layer", "lstm both ways", "max pool, overlapping"]
+
+
+@pytest.mark.parametrize("model", BATCHED)
+def test_a_batch_is_its_examples_and_chunks_change_nothing(model, pytestconfig):
+    """With every method; in brief, by turns, with every second one."""
     torch.manual_seed(0)
     make, shape = MODELS[model]
     net, x, base = settled(make()), drawn(3, *shape), drawn(3, *shape, seed=2)
-    method = METHODS[name]
+    methods = list(OPERATED.values())
+    for method in methods[BATCHED.index(model) % 2 :: 2] if pytestconfig.getoption("--brief") else methods:
+        check_batch(method, net, x, base)
+
+
+def check_batch(method, net, x, base):
     if "others" in {f.name for f in dataclasses.fields(method)}:
         method = dataclasses.replace(method, others="gradient")
     whole = method(net, x, base, target=1).values
