@@ -11,6 +11,7 @@ from ..apps import images, retina
 from ..apps.images.model import Network
 from ..apps.images.result import BASELINES, answers_of
 from ..apps.photos import Photo, read_data
+from ..apps.retina.result import SHORT
 from ..words import percent, shown
 from .room import (
     FIRST_ANSWERS,
@@ -189,7 +190,7 @@ class EyeRoom(PictureRoom):
         grader = self.graders["grader"]
         eye = grader.see(self._read(asked))
         grade = grader.grade(eye)
-        listed = [(f"grade {k}: {retina.GRADES[k]}", chance) for k, chance in enumerate(grade.probabilities)]
+        listed = [(f"{k}: {SHORT[k]}", chance) for k, chance in enumerate(grade.probabilities)]
         job.answers(grade.sentence, listed, chosen=listed[grade.grade][0])
         given: dict[str, Any] = {"target": asked.get("target"), "baseline": asked["baseline"]}
 

@@ -40,7 +40,7 @@ from .room import Room, RoomJob, RoomResult, Store, json_of
 SETTINGS = 64 << 10
 """The most bytes of what is filled into a form."""
 
-KEPT_UPLOADS, KEPT_RESULTS = 256 << 20, 256 << 20
+KEPT_UPLOADS, KEPT_RESULTS = 256 << 20, 64 << 20
 """The most bytes of uploads, and of results, that are kept in memory."""
 
 UPLOAD_SECONDS, RESULT_SECONDS = 15 * 60.0, 60 * 60.0
@@ -66,7 +66,6 @@ SKETCHER_POLICY = (
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), usb=()",
     "Cache-Control": "no-store",
 }
