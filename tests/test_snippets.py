@@ -20,7 +20,11 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "number"),
-    [(page, i) for page in ("README.md", "docs/getting-started.md") for i in range(len(blocks(page, "python")))],
+    [
+        (page, i)
+        for page in ("README.md", "docs/getting-started.md", "docs/serve.md")
+        for i in range(len(blocks(page, "python")))
+    ],
 )
 def test_python_runs_as_it_is_pasted(
     page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -201,6 +201,7 @@ NEEDED = {
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
     "run": "pyarrow pyyaml",
+    "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",
     "export": "pyarrow",
     "axioms": "hypothesis",

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,13 +15,19 @@ from integrand.errors import InputError, IntegrandWarning, warn
 from integrand.serving.jobs import UNEXPECTED, Busy, Desk, Job, Stopped
 
 
+def awaited(coroutine):
+    """What a coroutine gives, run in a thread of its own: this one may have the event loop of Playwright."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 def events(job):
     """What a reader gets of a job, to its end."""
 
     async def read():
         return [json.loads(line) async for line in job.events() if line.strip()]
 
-    return asyncio.run(read())
+    return awaited(read())
 
 
 @pytest.fixture
@@ -130,7 +137,7 @@ def test_a_reader_who_leaves_ends_the_job(desk):
             break
         await reader.aclose()
 
-    asyncio.run(leave())
+    awaited(leave())
     assert began.is_set()
     assert ended.wait(10)
     assert job.ended.wait(10)

@@ -292,6 +292,13 @@ def test_a_full_queue_and_who_leaves(slow):
         assert [one["event"] for one in answer.events][-2:] == ["answers", "done"]
 
 
+def test_a_room_offers_what_it_has(slow):
+    with serve_rooms([slow], port=0).start() as here:
+        client = Client(here.url)
+        assert client("GET", "/api/rooms").json["rooms"][0]["actions"] == ["explain"]
+        assert client.ask("slow", "methods", text="go").status == 404
+
+
 def test_time_is_limited(slow):
     with serve_rooms([slow], port=0, seconds=0.1).start() as here:
         answer = Client(here.url).ask("slow", text="stay")
@@ -321,7 +328,47 @@ def test_the_page_names_no_other_host(client):
         assert "//cdn" not in text
 
 
+def test_the_server_asks_nobody(client, monkeypatch):
+    """While rooms work, the process connects to this machine alone, and looks up no other name."""
+    asked = []
+    connect, lookup = socket.socket.connect, socket.getaddrinfo
+
+    def connecting(self, address):
+        asked.append(address)
+        return connect(self, address)
+
+    def looking(host, *rest, **more):
+        asked.append((host,))
+        return lookup(host, *rest, **more)
+
+    monkeypatch.setattr(socket.socket, "connect", connecting)
+    monkeypatch.setattr(socket, "getaddrinfo", looking)
+    for room, values in (("words", {"text": "how many?"}), ("molecule", {"smiles": "CCO"}), ("translation", {"text": "good"})):
+        for action in ("explain", "methods", "baselines"):
+            result(client.ask(room, action, tol="20%", **values).events)
+    assert asked
+    assert {str(address[0]) for address in asked} <= {"localhost", "127.0.0.1", "::1"}
+
+
 class TestStart:
+    @pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")  # of a network that was never trained
+    def test_a_folder_of_hugging_face(self, monkeypatch, tmp_path):
+        from tests.apps.text.tiny import classifier
+
+        model, tokenizer = classifier("bert")
+        model.float().save_pretrained(tmp_path / "mine")
+        tokenizer.save_pretrained(tmp_path / "mine")
+        monkeypatch.chdir(tmp_path)
+        [room] = known_rooms(["words"], models=["./mine"])
+        assert room.models.names == ("./mine", "wtq", "trec")
+        with serve_rooms([room], port=0).start() as here:
+            said = Client(here.url).ask("words", text="a good film", model="./mine").events
+            code = Client(here.url)("GET", f"/results/{result(said)['id']}/code.py").body.decode()
+        assert {one["label"] for one in said[0]["choices"]} == set(model.config.id2label.values())
+        names = {}
+        exec(compile(code, "code.py", "exec"), names)
+        assert names["result"].label == said[0]["choices"][0]["label"]
+
     def test_models_come_from_the_command_line_only_and_code_only_if_trusted(self, monkeypatch, tmp_path):
         (tmp_path / "loaded_model.py").write_text("raise SystemExit('ran')\n")
         monkeypatch.chdir(tmp_path)

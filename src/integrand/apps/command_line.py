@@ -38,11 +38,13 @@ has_options: ContextVar[frozenset[str]] = ContextVar("has_options", default=froz
 
 PICTURES = (".png", ".svg", ".pdf")
 
-WHAT, ACCURACY, OUTPUT, NETWORK, EXPERTS = (
+WHAT, ACCURACY, OUTPUT, NETWORK, WHERE, LIMITS, EXPERTS = (
     "What is explained",
     "How accurately",
     "Output",
     "The network",
+    "Where",
+    "How much a user may ask",
     "For experts",
 )
 """The panels in which every command shows its options."""

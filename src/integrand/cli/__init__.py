@@ -21,6 +21,7 @@ EXTRAS = {
     "summary": "batch",
     "export": "batch",
     "axioms": "axioms",
+    "serve": "serve",
 }
 """The extra that brings all that a command needs, the command line among it."""
 

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..apps.command_line import NETWORK, Debug, Device, Trust, one_line, print_line, working
+from ..apps.command_line import LIMITS, NETWORK, WHAT, WHERE, Debug, Device, Trust, one_line, print_line, working
 from ..errors import OptionError
 from ..files import read_bytes
 
-WHERE, LIMITS = "Where", "How much a user may ask"
 PASSWORD = "INTEGRAND_PASSWORD"
 """The environment variable that holds the password."""
 
@@ -26,6 +25,7 @@ def serve(
             help="photo, eye, words, translation or molecule; several times for several. Default: all.",
             metavar="NAME",
             show_default=False,
+            rich_help_panel=WHAT,
         ),
     ] = None,
     model: Annotated[

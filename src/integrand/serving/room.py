@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Kind = Literal["text", "line", "choice", "photo", "molecule", "answer"]
 T = TypeVar("T")
 
+ACTIONS = ("explain", "methods", "baselines")
+"""What can be asked in a room."""
+
 TOLERANCES = ("20%", "5%", "2%", "1%", "0.1%")
 COARSE = 0.2
 """The tolerance of what is shown first, where the whole takes long."""
@@ -209,6 +212,11 @@ class Room:
     fields: tuple[FormField, ...] = ()
     examples: tuple[Mapping[str, str], ...] = ()
 
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What can be asked here: those of :data:`ACTIONS` that the room has."""
+        return tuple(name for name in ACTIONS if getattr(type(self), name) is not getattr(Room, name))
+
     def warm(self) -> None:
         """Load what is needed, so that the first user does not wait for it."""
 
@@ -262,6 +270,7 @@ class Room:
             "title": self.title,
             "lead": self.lead,
             "notice": self.notice,
+            "actions": list(self.actions),
             "fields": [one.described() for one in self.fields],
             "examples": [dict(one) for one in self.examples],
         }

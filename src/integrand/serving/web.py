@@ -46,8 +46,6 @@ KEPT_UPLOADS, KEPT_RESULTS = 256 << 20, 64 << 20
 UPLOAD_SECONDS, RESULT_SECONDS = 15 * 60.0, 60 * 60.0
 """Seconds after which what nobody has asked for is forgotten."""
 
-ACTIONS = ("explain", "methods", "baselines")
-
 APP_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
@@ -210,7 +208,7 @@ class App:
     async def ask(self, request: Request) -> Response:
         """Explain something, or compare methods or baselines on it: a stream of events, one line of JSON each."""
         room, action = self.rooms.get(request.path_params["room"]), request.path_params["action"]
-        if room is None or action not in ACTIONS:
+        if room is None or action not in room.actions:
             return await self.missing(request, Exception())
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _refused("Expected the settings as application/json.", 415)

@@ -24,6 +24,7 @@ BY_WORD = """
 .chosen input:focus-visible+label{outline:3px solid var(--focus);outline-offset:2px}
 .chosen .pane{display:none;order:1;flex:0 0 100%;min-width:0}
 .chosen input:checked+label+.pane{display:block}
+@media(hover:hover){.chosen:has(label:hover) .pane{display:none}.chosen label:hover+.pane.pane{display:block}}
 .pane .large{margin:.25rem 0 0}
 .pane .large.so-far{font-size:1.05rem}
 .pane .of{color:var(--soft);font-size:.8125rem;margin:.35rem 0 0}
@@ -86,7 +87,7 @@ def _by_word(grid: Grid, lines: Sequence[Tokens], own: int, called: tuple[str, s
             f'<input type="radio" name="output" id="output-{i}"{chosen}><label for="output-{i}">{name}</label>\n'
             f'<div class="pane" data-sayings>\n{_pane(grid, i, tokens, own, called)}</div>\n'
         )
-    legend = "<legend>Choose a word to see what it comes from</legend>"
+    legend = "<legend>Point at a word, or choose it, to see what it comes from</legend>"
     return f'<fieldset class="chosen">{legend}\n{"".join(parts)}</fieldset>\n'
 
 

@@ -63,7 +63,7 @@ function follow() {
   clear();
   past();
   $("status").replaceChildren(make("p", { class: "empty" }, "Nothing yet: fill in the form, or try an example."));
-  const action = asked.get("do") || "explain";
+  const action = room.actions.includes(asked.get("do")) ? asked.get("do") : "explain";
   if (room.fields.every((field) => !field.needed || values()[field.name])) run(action);
 }
 
@@ -78,8 +78,9 @@ function form(asked) {
     "div",
     { class: "go-row" },
     make("button", { type: "submit", class: "go" }, "Explain"),
-    make("button", { type: "button", onclick: () => run("methods") }, "Compare methods"),
-    make("button", { type: "button", onclick: () => run("baselines") }, "Compare baselines"),
+    ...["methods", "baselines"]
+      .filter((action) => room.actions.includes(action))
+      .map((action) => make("button", { type: "button", onclick: () => run(action) }, `Compare ${action}`)),
   );
   $("form").replaceChildren(...first, go, settings);
   $("form").onsubmit = (event) => {
