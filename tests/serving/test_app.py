@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from integrand.serving.server import known_rooms, serve_rooms
 from tests.browser import DESKTOP, PHONE, saved, serious
+from tests.serving.test_web import Slow
 
 ROOT = Path(__file__).resolve().parents[2]
 CAT, EYE = (ROOT / "examples" / name for name in ("cat.jpg", "eye.jpg"))
+REFUSED = re.compile("status of 4(04|10|13|22)")
+"""What Chromium says in its log of answers that the page then explains."""
+
 LONG = 60_000
 """Milliseconds after which a browser gives up."""
 
@@ -68,7 +75,9 @@ def tab(browser, server):
         page.set_default_timeout(LONG)
         errors = []
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" and "422" not in said.text else None)
+        page.on(
+            "console", lambda said: errors.append(said.text) if said.type == "error" and not REFUSED.search(said.text) else None
+        )
         host = server.url.rstrip("/")
         page.on(
             "request",
@@ -200,6 +209,34 @@ def test_closing_the_tab_frees_the_worker(tab, idle, client):
     idle()
 
 
+def test_earlier_photos_are_not_mixed_up(tab, tmp_path, client, server):
+    """Two photos one after the other; the first again from the list; and once more when the server has forgotten it."""
+    (tmp_path / "second.jpg").write_bytes(CAT.read_bytes())
+    with tab() as here:
+        here.open("?room=photo&tol=20%25")
+        for file in (CAT, tmp_path / "second.jpg"):
+            here.page.set_input_files("#field-photo", file)
+            here.wait()
+            here.page.locator("#past button", has_text=file.name).wait_for()
+        assert len(server.app.uploads) == 1  # the first one was let go
+        here.page.locator("#past button", has_text="cat.jpg").click()
+        here.wait("Earlier:")
+        assert here.page.locator(".drop p").inner_text() == "cat.jpg"
+        assert here.page.locator("#answers [aria-pressed=true]").inner_text().startswith("Egyptian cat")
+        server.app.results.clear()
+        here.page.locator("#past button", has_text="second.jpg").first.click()
+        here.wait("Done in")  # made anew, of the right photo
+        assert here.page.locator(".drop p").inner_text() == "second.jpg"
+        server.app.results.clear()
+        here.page.reload()
+        here.page.locator("#past button", has_text="cat.jpg").last.click()
+        here.page.locator("#problem", has_text="Choose cat.jpg again").wait_for()
+    until = time.monotonic() + 10
+    while len(server.app.uploads):  # and with the tab the last one goes
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_an_eye_and_its_notice(tab):
     with tab() as here:
         here.open("?room=eye&tol=20%25")
@@ -275,6 +312,11 @@ def test_by_keyboard_alone(tab):
             raise AssertionError("cannot be reached by the tab key")
 
         tab_to(lambda now: now["text"] == "Skip to the result")
+        here.page.keyboard.press("Enter")
+        assert here.page.evaluate("document.activeElement.id") == "result"
+        here.page.keyboard.press("Shift+Tab")
+        here.page.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
+        here.open("?room=photo")
         tab_to(lambda now: now["text"] == "Words")
         here.page.keyboard.press("Enter")
         here.page.locator("h1", has_text="Words").wait_for()
@@ -286,6 +328,7 @@ def test_by_keyboard_alone(tab):
         here.page.keyboard.press("Space")
         here.page.locator("#answers [aria-pressed=true]", has_text="year").wait_for()
         here.wait()
+        assert here.page.evaluate("document.activeElement.textContent").startswith("year")  # the focus is where it was
         tab_to(lambda now: now["text"] == "Show the code")
         here.page.keyboard.press("Enter")
         here.page.locator("#tools pre").wait_for()
@@ -333,10 +376,63 @@ def test_the_frame_cannot_reach_the_app(tab):
         assert here.frame.evaluate("origin") == "null"
 
 
-def test_a_server_that_has_gone(tab, browser):
-    from integrand.serving.server import serve_rooms
-    from tests.serving.test_web import Slow
+def test_in_a_frame_of_a_notebook(browser, monkeypatch):
+    """The app in a page at another port of this machine: results are shown in it."""
+    monkeypatch.setattr("integrand.serving.server.in_notebook", lambda: True)
+    with serve_rooms([Slow(), *known_rooms(["words"])], port=0).start() as here, outer_page(here._repr_html_()) as address:
+        context = browser.chromium.new_context()
+        page = context.new_page()
+        page.goto(address)
+        app = page.frame_locator("iframe")
+        app.locator("a", has_text="Words").click()
+        app.locator("#examples button").first.click()
+        app.frame_locator("#frame iframe").locator("h1", has_text="Asks for a number").wait_for(timeout=LONG)
+        context.close()
 
+
+@contextmanager
+def outer_page(body):
+    """A page of another server, as a notebook is one."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as outer:
+        threading.Thread(target=outer.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://localhost:{outer.server_port}/"
+        outer.shutdown()
+
+
+def test_a_link_that_is_too_long_and_storage_that_is_full(tab):
+    with tab() as here:
+        here.page.add_init_script("Storage.prototype.setItem = () => { throw new Error('full') }")
+        here.open("?room=words&text=hi")
+        here.wait()
+        here.page.locator("#field-text").fill("how many " * 210)
+        here.page.locator("#field-text").press("Enter")
+        here.page.locator("#frame iframe").wait_for()
+        here.wait()
+        assert here.settings == {"room": "words"}  # not the question before
+        assert here.told("problem") == ""
+
+
+def test_an_answer_of_a_proxy(tab):
+    with tab() as here:
+        here.open("?room=words")
+        here.page.route("**/api/words/explain", lambda route: route.fulfill(status=413, body="<html>Too large</html>"))
+        here.page.locator("#field-text").fill("how many?")
+        here.page.get_by_role("button", name="Explain").click()
+        here.page.locator("#problem", has_text="The server answered 413.").wait_for()
+
+
+def test_a_server_that_has_gone(browser):
     here = serve_rooms([Slow()], port=0).start()
     context = browser.chromium.new_context()
     page = context.new_page()

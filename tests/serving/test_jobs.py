@@ -161,6 +161,30 @@ def test_a_job_that_takes_too_long_is_ended(desk):
     assert "longer than 0.05 seconds" in said["message"]
 
 
+def test_a_model_that_exits_does_not_take_the_thread_with_it(caplog):
+    desk = Desk(workers=1, queue=4)
+
+    def leave(job):
+        raise SystemExit("enough")
+
+    for _ in range(2):
+        job = Job(leave)
+        desk.take(job)
+        assert events(job)[-1] == {"event": "failed", "message": UNEXPECTED}
+    desk.close()
+    assert "enough" in caplog.text
+
+
+def test_who_waits_is_told_for_how_many(desk):
+    release = threading.Event()
+    slow = [Job(lambda job: release.wait(20), quick=False) for _ in range(2)]
+    for job in slow:
+        desk.take(job)
+    release_later = threading.Timer(0.2, release.set)
+    release_later.start()
+    assert events(slow[1])[0] == {"event": "waiting", "before": 1}
+
+
 def test_a_closed_desk_takes_nothing_and_ends_what_runs():
     desk = Desk(workers=1, queue=1)
 

@@ -214,6 +214,10 @@ class TestWords:
         _, found = worked(rooms["words"], "methods", text=text, tol="5%")
         assert {"integrated gradients", "deeplift", "lrp"} <= {name.partition(" (")[0] for name in found.numbers()["methods"]}
         assert "medals" in found.page
+        again = ran(found, tmp_path, monkeypatch)["asked"].compare_methods(tol=0.05).to_dict()
+        assert "compare_methods(tol=0.05)" in found.code
+        said, there = (one["methods"]["integrated gradients"] for one in (again, found.numbers()))
+        assert {k: v for k, v in said.items() if k != "seconds"} == {k: v for k, v in there.items() if k != "seconds"}
         _, found = worked(rooms["words"], "baselines", text=text)
         assert [row["name"] for row in found.numbers()["rows"]] == ["zero", "mean word", "unknown word"]
         names = ran(found, tmp_path, monkeypatch)
@@ -308,9 +312,37 @@ def test_a_model_is_loaded_once_however_many_ask():
     assert loaded == [1]
 
 
+def test_a_result_does_not_hold_the_whole_photo(small):
+    """A photo of 12 million pixels, black: a few bytes to send, 36 MB decoded."""
+    import io
+
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (4000, 3000)).save(file, "PNG")
+    _, found = worked(small, photo=(file.getvalue(), "large.png"), tol="20%")
+    held = found.numbers.__self__
+    assert held.photo.pixels.nbytes < 1_000_000
+    assert found.size > sum(part.numel() * 4 for part in (held.x, held.result.values, held.gradient.values))
+
+
 class TestStore:
+    def test_what_nobody_asks_for_goes_by_itself(self):
+        kept = Store(size=len, most_bytes=1 << 20, seconds=0.02)
+        kept.add("a")
+        time.sleep(0.05)
+        assert len(kept) == 1
+        kept.sweep()
+        assert len(kept) == 0
+
+    def test_empty_things_count_too(self):
+        kept = Store(size=len, most_bytes=100 * Store.EACH, seconds=60)
+        for _ in range(300):
+            kept.add("")
+        assert len(kept) == 100
+
     def test_what_is_not_asked_for_is_forgotten_first(self):
-        kept = Store(size=len, most_bytes=10, seconds=60)
+        kept = Store(size=len, most_bytes=10 + 2 * Store.EACH, seconds=60)
         first, second = kept.add("aaaa"), kept.add("bbbb")
         assert kept.get(first) == "aaaa"
         third = kept.add("cccc")
@@ -319,7 +351,7 @@ class TestStore:
     def test_time_passes(self, monkeypatch):
         now = [0.0]
         monkeypatch.setattr("integrand.serving.room.time.monotonic", lambda: now[0])
-        kept = Store(size=len, most_bytes=10, seconds=60)
+        kept = Store(size=len, most_bytes=10_000, seconds=60)
         key = kept.add("a")
         now[0] = 59.0
         assert kept.get(key) == "a"
@@ -327,7 +359,6 @@ class TestStore:
         assert kept.get(key) == "a"
         now[0] = 179.0
         assert kept.get(key) is None
-        assert len(kept) == 0
 
     def test_keys_cannot_be_guessed(self):
         kept = Store(size=len, most_bytes=1 << 20, seconds=60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import builtins
+import io
 import os
 import socket
 import threading
@@ -120,12 +122,13 @@ def test_no_field_reads_or_writes_a_file(client, tmp_path):
     """A path in every field of every room: it is taken for a text, or refused."""
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret words")
+    photo = {"photo": client.upload(b"no photo", str(secret))}
     for room in client("GET", "/api/rooms").json["rooms"]:
-        needed = {one["name"]: "C" for one in room["fields"] if one["needed"]}
+        needed = {one["name"]: "C" for one in room["fields"] if one["needed"]} | {"tol": "20%"}
         for field in room["fields"]:
             if field["kind"] != "text":  # what is translated or classified is a text, whatever it says
-                answer = client.ask(room["name"], **needed | {"tol": "20%"} | {field["name"]: str(secret)})
-                assert b"the secret words" not in answer.body
+                values = needed | (photo if "photo" in needed else {}) | {field["name"]: str(secret)}
+                assert b"the secret words" not in client.ask(room["name"], **values).body
     assert secret.read_text() == "the secret words"
     assert list(tmp_path.iterdir()) == [secret]
 
@@ -135,19 +138,46 @@ class TestUploads:
         key = client.upload(CAT)
         assert client("DELETE", f"/api/uploads/{key}").status == 200
         answer = client.ask("photo", photo=key)
-        assert (answer.status, answer.json["message"][:27]) == (422, "The photo is not here any m")
+        assert (answer.status, answer.json["message"][:27]) == (410, "The photo is not here any m")
 
-    def test_nothing_is_written(self, client, monkeypatch, tmp_path):
-        """Neither the temporary folder nor the current one has a new file while a photo is explained."""
-        import tempfile
+    def test_nothing_is_written(self, client, monkeypatch):
+        """While photos are read and explained, no file is opened for writing by anybody in this process."""
+        written = []
+        opened, low = builtins.open, os.open
 
-        places = [Path(tempfile.gettempdir()), Path.cwd()]
-        before = [{entry.name for entry in os.scandir(place)} for place in places]
+        def opening(file, mode="r", *rest, **more):
+            if set(mode) & set("wax+"):
+                written.append(str(file))
+            return opened(file, mode, *rest, **more)
+
+        def opening_low(path, flags, *rest, **more):
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                written.append(str(path))
+            return low(path, flags, *rest, **more)
+
+        monkeypatch.setattr(builtins, "open", opening)
+        monkeypatch.setattr(io, "open", opening)
+        monkeypatch.setattr(os, "open", opening_low)
         key = client.upload(CAT, "secret-cat.jpg")
-        client.ask("photo", photo=key, target="no such class at all")
-        after = [{entry.name for entry in os.scandir(place)} for place in places]
-        new = set().union(*(b - a for a, b in zip(before, after, strict=True)))
-        assert not [name for name in new if "cat" in name or name.startswith("tmp")]
+        found = result(client.ask("photo", photo=key, tol="20%").events)
+        for kind in ("page", "page.html", "picture.png", "numbers.json"):
+            assert client("GET", f"/results/{found['id']}/{kind}").status == 200
+        assert not [name for name in written if "matplotlib" not in name]
+
+    def test_an_empty_one(self, client):
+        answer = client("POST", "/api/uploads", b"", **BYTES)
+        assert (answer.status, answer.json["message"][:18]) == (422, "The photo is empty")
+
+    def test_one_that_never_arrives(self, slow, monkeypatch):
+        monkeypatch.setattr("integrand.serving.web.SENDING", 0.2)
+        with serve_rooms([slow], port=0).start() as here:
+            client = Client(here.url)
+            for path, kind in (("api/uploads", "application/octet-stream"), ("api/slow/explain", "application/json")):
+                with socket.create_connection((client.host, client.port), timeout=20) as line:
+                    line.sendall(
+                        f"POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: 9\r\n\r\nx".encode()
+                    )
+                    assert line.recv(64)[:12] == b"HTTP/1.1 408"
 
     def test_what_is_too_large(self, client, server):
         most = server.app.limits.upload
@@ -252,6 +282,7 @@ def test_a_password(slow):
         assert client("GET", "/", Authorization=knows("me:wrong")).status == 401
         assert time.monotonic() - begun > 0.5
         assert client("GET", "/", Authorization="Basic %%%").status == 401
+        assert client("GET", "/", Authorization="Basic \xe9\xe9").status == 401
         assert client("GET", "/", Authorization="Bearer x").status == 401
         assert client("GET", "/", Authorization=knows("anybody:olé:42")).status == 200
         # The drawing board's frame has no origin and so no password; its files are public.
@@ -392,8 +423,38 @@ class TestStart:
     def test_options(self, slow):
         with pytest.raises(OptionError, match="prefix"):
             serve_rooms([slow], prefix="why/")
+        with pytest.raises(OptionError, match="prefix"):
+            serve_rooms([slow], prefix="/why now/{x}")
         with pytest.raises(OptionError, match="queue"):
             serve_rooms([slow], queue=0)
+
+    def test_a_model_opens_its_room(self):
+        found = known_rooms(["words"], models=["weave-w1n2"])
+        assert [room.name for room in found] == ["words", "molecule"]
+
+    def test_names_of_hosts(self, slow):
+        for host, allowed, good, bad in (
+            ("127.0.0.1", ["Example.org:8443"], "example.org", "evil.example"),
+            ("0.0.0.0", ["good.org"], "good.org", "evil.example"),
+            ("0.0.0.0", [], "any.example", None),
+        ):
+            with serve_rooms([slow], host=host, port=0, allow_hosts=allowed).start() as here:
+                client = Client(f"http://127.0.0.1:{here._sockets[0].getsockname()[1]}")
+                assert client("GET", "/health", Host=good).status == 200
+                assert bad is None or client("GET", "/health", Host=bad).status == 421
+
+    def test_an_empty_password(self, monkeypatch):
+        from integrand.cli.serve_command import PASSWORD, _password
+
+        monkeypatch.setenv(PASSWORD, "  ")
+        with pytest.raises(OptionError, match="is set, but empty"):
+            _password(None)
+
+    def test_closing_what_never_ran_frees_the_port(self, slow):
+        here = serve_rooms([slow], port=0)
+        port = here._sockets[0].getsockname()[1]
+        here.close()
+        serve_rooms([slow], port=port).close()
 
     def test_a_port_that_is_taken(self, slow, server):
         port = server._sockets[0].getsockname()[1]

@@ -116,8 +116,11 @@ def serve(
 def _password(file: Path | None) -> str | None:
     """The password from a file or the environment; never from the command line, which others can read."""
     if file is None:
-        return os.environ.get(PASSWORD) or None
-    lines = read_bytes(file, what="a password", most=LONGEST_PASSWORD).decode("utf-8", "replace").splitlines()
+        known = os.environ.get(PASSWORD)
+        if known is not None and not known.strip():
+            raise OptionError(f"{PASSWORD} is set, but empty; expected a password. Unset it to have none.")
+        return known
+    lines = read_bytes(file, what="a password", most=LONGEST_PASSWORD).decode("utf-8-sig", "replace").splitlines()
     if not lines or not lines[0].strip():
         raise OptionError(f"--password-file {file} is empty; expected the password in its first line.")
     return lines[0].strip()

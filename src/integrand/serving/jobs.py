@@ -44,6 +44,10 @@ class Refused(Exception):
     """A request that cannot be met, for a reason in the user's words."""
 
 
+class Forgotten(Refused):
+    """A request about something that was here and is not any more."""
+
+
 @dataclass(eq=False)
 class Job:
     """One request of a user, from the moment it is asked to its last event.
@@ -147,7 +151,7 @@ class Job:
             self.say("failed", message=str(error))
         except MemoryError:
             self.say("failed", message="This does not fit into the server's memory. Try a smaller input.")
-        except Exception:
+        except BaseException:  # a model that exits must not take the thread with it
             LOG.exception("a job failed")
             self.say("failed", message=UNEXPECTED)
         finally:
@@ -165,7 +169,7 @@ class Desk:
 
     def __init__(self, *, workers: int = 2, queue: int = 32) -> None:
         self._waiting: deque[Job] = deque()
-        self._most = queue
+        self._most, self._workers = queue, workers
         self._news = threading.Condition()
         self._closed = False
         self._running: set[Job] = set()
@@ -184,8 +188,7 @@ class Desk:
             if self._closed or len(self._waiting) >= self._most:
                 raise Busy
             self._waiting.append(job)
-            if len(self._waiting) > 1:
-                job.say("waiting", before=len(self._waiting) - 1)
+            self._tell_places()
             self._news.notify_all()
 
     @property
@@ -203,6 +206,14 @@ class Desk:
                 job.stop()
             self._drop_stopped()
             self._news.notify_all()
+
+    def _tell_places(self) -> None:
+        """Tell everybody who has to wait how many are before them, those that run included."""
+        for place, job in enumerate(self._waiting):
+            before = sum(other.quick or not job.quick for other in list(self._waiting)[:place])
+            threads = self._workers if job.quick else max(self._workers - 1, 1)
+            if before + len(self._running) >= threads:
+                job.say("waiting", before=before + len(self._running))
 
     def _drop_stopped(self) -> None:
         for job in [job for job in self._waiting if job.stopped.is_set()]:
@@ -226,8 +237,7 @@ class Desk:
                     return
                 assert job is not None
                 self._running.add(job)
-                for place, other in enumerate(self._waiting, 1):
-                    other.say("waiting", before=place)
+                self._tell_places()
             try:
                 job.run()
             finally:

@@ -141,8 +141,8 @@ class WordRoom(Room):
         self.examples = tuple({"title": shortened(text, 48), "text": text, "model": model} for text, model in known)
 
     def warm(self) -> None:
-        """Load the usual network."""
-        _ = self.models[self.models.names[0]]
+        """Load the networks."""
+        self.models.load()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network makes of the text, and explain it."""
@@ -169,15 +169,15 @@ class WordRoom(Room):
         model = self.models[asked["model"]]
         inquiry, line = model.inquiry(asked["text"], asked.get("target"))
         found = inquiry.compare_methods(tol=asked.tol, progress=job.tell)
-        code = code_of(*model.setup, line, "print(asked.compare_methods())")
+        code = code_of(*model.setup, line, f"print(asked.compare_methods(tol={asked.tol!r}))")
         job.show(compared(found, code, "words", **inquiry.view, labels=asked_for(inquiry.label)))
 
     def baselines(self, asked: Asked, job: RoomJob) -> None:
         """Set baselines side by side on the text."""
         model = self.models[asked["model"]]
         inquiry, line = model.inquiry(asked["text"], asked.get("target"))
-        found = inquiry.diagnose(progress=job.tell)
-        code = code_of(*model.setup, line, "print(asked.diagnose())")
+        found = inquiry.diagnose(tol=asked.tol, progress=job.tell)
+        code = code_of(*model.setup, line, f"print(asked.diagnose(tol={asked.tol!r}))")
         job.show(diagnosed(found, code, "words", **inquiry.view, label=asked_for(inquiry.label)))
 
     @staticmethod
@@ -206,7 +206,7 @@ class TranslationRoom(Room):
 
     def warm(self) -> None:
         """Load the translator."""
-        _ = self.translators["translator"]
+        self.translators.load()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Translate the text, and explain every word."""
@@ -233,15 +233,20 @@ class TranslationRoom(Room):
         inquiry, line = self._inquiry(asked)
         methods = (IntegratedGradients(tol=asked.tol), GradientTimesInput(), Gradient())
         found = inquiry.compare_methods(methods=methods, progress=job.tell)
-        names = '["integrated-gradients", "gradient-x-input", "gradient"]'
-        code = code_of(*_TRANSLATOR, line, f"print(asked.compare_methods(methods={names}))")
+        chosen = f"[IntegratedGradients(tol={asked.tol!r}), GradientTimesInput(), Gradient()]"
+        code = code_of(
+            "from integrand.methods import Gradient, GradientTimesInput, IntegratedGradients",
+            *_TRANSLATOR,
+            line,
+            f"print(asked.compare_methods(methods={chosen}))",
+        )
         job.show(compared(found, code, "translation", **inquiry.view, labels=inquiry.label))
 
     def baselines(self, asked: Asked, job: RoomJob) -> None:
         """Set baselines side by side on one piece of the translation."""
         inquiry, line = self._inquiry(asked)
-        found = inquiry.diagnose(progress=job.tell)
-        code = code_of(*_TRANSLATOR, line, "print(asked.diagnose())")
+        found = inquiry.diagnose(tol=asked.tol, progress=job.tell)
+        code = code_of(*_TRANSLATOR, line, f"print(asked.diagnose(tol={asked.tol!r}))")
         job.show(diagnosed(found, code, "translation", **inquiry.view, label=inquiry.label))
 
     def _inquiry(self, asked: Asked) -> tuple[Inquiry, str]:

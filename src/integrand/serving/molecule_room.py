@@ -39,8 +39,8 @@ class MoleculeRoom(Room):
         self.examples = tuple({"title": title, "smiles": smiles} for title, smiles in EXAMPLES)
 
     def warm(self) -> None:
-        """Load the usual network."""
-        _ = self.models[self.models.names[0]]
+        """Load the networks."""
+        self.models.load()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network makes of the molecule, and explain it."""
@@ -66,14 +66,14 @@ class MoleculeRoom(Room):
         """Set methods side by side on the molecule."""
         inquiry, line = self._inquiry(asked)
         found = inquiry.compare_methods(tol=asked.tol, progress=job.tell)
-        code = code_of(*self._setup(asked), line, "print(asked.compare_methods())")
+        code = code_of(*self._setup(asked), line, f"print(asked.compare_methods(tol={asked.tol!r}))")
         job.show(compared(found, code, "molecule", **inquiry.view, labels=inquiry.label))
 
     def baselines(self, asked: Asked, job: RoomJob) -> None:
         """Set baselines side by side on the molecule."""
         inquiry, line = self._inquiry(asked)
-        found = inquiry.diagnose(progress=job.tell)
-        code = code_of(*self._setup(asked), line, "print(asked.diagnose())")
+        found = inquiry.diagnose(tol=asked.tol, progress=job.tell)
+        code = code_of(*self._setup(asked), line, f"print(asked.diagnose(tol={asked.tol!r}))")
         job.show(diagnosed(found, code, "molecule", **inquiry.view, label=inquiry.label))
 
     def _setup(self, asked: Asked) -> tuple[str, ...]:

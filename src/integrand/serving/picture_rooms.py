@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +22,7 @@ from .room import (
     Room,
     RoomJob,
     RoomResult,
+    bytes_of,
     code_of,
     compared,
     diagnosed,
@@ -64,6 +66,8 @@ class PictureRoom(Room):
 
     @staticmethod
     def _outcome(found: Explanation, code: str) -> RoomResult:
+        found = replace(found, photo=replace(found.photo, pixels=found.shown))
+        others = () if found.rival is None else (found.rival.result.values,)
         return RoomResult(
             found.title,
             found.sentence,
@@ -73,18 +77,20 @@ class PictureRoom(Room):
             found.numbers,
             code,
             stem_of(found.photo.name),
+            bytes_of((found.x, found.result.values, found.gradient.values, *others)) + 2 * found.shown.nbytes,
         )
 
     @staticmethod
     def _compare(inquiry: Inquiry, job: RoomJob, tol: float, code: str, stem: str) -> None:
         found = inquiry.compare_methods(tol=tol, progress=job.tell)
-        job.show(compared(found, code_of(code, "print(asked.compare_methods())"), stem, **inquiry.view, labels=inquiry.label))
+        again = code_of(code, f"print(asked.compare_methods(tol={tol!r}))")
+        job.show(compared(found, again, stem, **inquiry.view, labels=inquiry.label))
 
     @staticmethod
-    def _diagnose(inquiry: Inquiry, job: RoomJob, code: str, stem: str) -> None:
-        found = inquiry.diagnose(progress=job.tell)
+    def _diagnose(inquiry: Inquiry, job: RoomJob, tol: float, code: str, stem: str) -> None:
+        found = inquiry.diagnose(tol=tol, progress=job.tell)
         view = inquiry.view | {"label": inquiry.label, "pixels": inquiry.ends.get("pixels")}
-        job.show(diagnosed(found, code_of(code, "print(asked.diagnose())"), stem, **view))
+        job.show(diagnosed(found, code_of(code, f"print(asked.diagnose(tol={tol!r}))"), stem, **view))
 
 
 class PhotoRoom(PictureRoom):
@@ -116,8 +122,10 @@ class PhotoRoom(PictureRoom):
         self.examples = tuple({"title": name, "photo": name} for name in shown)
 
     def warm(self) -> None:
-        """Load the usual network."""
-        _ = self.networks[self.networks.names[0]]
+        """Load the networks and the examples."""
+        self.networks.load()
+        for one in self.shown.values():
+            one()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network takes the photo for, and explain it."""
@@ -148,7 +156,7 @@ class PhotoRoom(PictureRoom):
     def baselines(self, asked: Asked, job: RoomJob) -> None:
         """Set baselines side by side on the photo."""
         inquiry, code, stem = self._inquiry(asked)
-        self._diagnose(inquiry, job, code, stem)
+        self._diagnose(inquiry, job, max(asked.tol, 0.05), code, stem)
 
     def _setup(self, asked: Asked) -> tuple[str, ...]:
         return ("from integrand.apps import images, networks", "", f"network = {self.code[asked['model']]}")
@@ -182,8 +190,10 @@ class EyeRoom(PictureRoom):
         self.examples = tuple({"title": name, "photo": name} for name in shown)
 
     def warm(self) -> None:
-        """Load the grader."""
-        _ = self.graders["grader"]
+        """Load the grader and the examples."""
+        self.graders.load()
+        for one in self.shown.values():
+            one()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Grade the eye, and explain the grade."""
@@ -210,7 +220,7 @@ class EyeRoom(PictureRoom):
     def baselines(self, asked: Asked, job: RoomJob) -> None:
         """Set baselines side by side on the eye."""
         inquiry, code, stem = self._inquiry(asked)
-        self._diagnose(inquiry, job, code, stem)
+        self._diagnose(inquiry, job, max(asked.tol, 0.05), code, stem)
 
     def _inquiry(self, asked: Asked) -> tuple[Inquiry, str, str]:
         photo = self._read(asked)

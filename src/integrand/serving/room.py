@@ -7,14 +7,15 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from ..certificate import Certificate, ExampleCertificate
 from ..render.certificate_text import grade, plain_words
+from ..trees import Tensors, flatten
 from ..words import shown
-from .jobs import Job, Refused, Stopped
+from .jobs import Forgotten, Job, Refused, Stopped
 
 if TYPE_CHECKING:
     from ..analysis.comparison_result import Comparison
@@ -127,6 +128,7 @@ class RoomResult:
         numbers: what JSON can hold.
         code: the lines of Python that give the same.
         stem: the name of files, without their endings.
+        held: bytes that the result holds in memory beside the page: arrays, to be drawn and written on demand.
     """
 
     title: str
@@ -137,6 +139,12 @@ class RoomResult:
     numbers: Callable[[], Any]
     code: str
     stem: str = "result"
+    held: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the result holds in memory."""
+        return 2 * len(self.page) + len(self.code) + self.held
 
     @property
     def trust(self) -> dict[str, str] | None:
@@ -163,6 +171,11 @@ def json_of(numbers: Any) -> str:
     return json.dumps(numbers, indent=1, allow_nan=False)
 
 
+def bytes_of(values: Iterable[Tensors]) -> int:
+    """How many bytes tensors hold."""
+    return sum(leaf.numel() * leaf.element_size() for one in values for leaf in flatten(one, what="values")[1])
+
+
 def compared(found: Comparison, code: str, stem: str, **view: Any) -> RoomResult:
     """A comparison of methods as something to look at."""
     return RoomResult(
@@ -174,6 +187,7 @@ def compared(found: Comparison, code: str, stem: str, **view: Any) -> RoomResult
         found.to_dict,
         code,
         f"{stem}-methods",
+        bytes_of(one.values for one in found.attributions.values()),
     )
 
 
@@ -188,6 +202,7 @@ def diagnosed(found: Diagnosis, code: str, stem: str, **view: Any) -> RoomResult
         found.to_dict,
         code,
         f"{stem}-baselines",
+        2 * bytes_of(row.attribution.values for row in found.rows),
     )
 
 
@@ -256,7 +271,7 @@ class Room:
                 return self.example_photo(key)
         found = uploads.get(key)
         if found is None:
-            raise Refused("The photo is not here any more: uploads are forgotten after a while. Choose it again.")
+            raise Forgotten("The photo is not here any more: uploads are forgotten after a while. Choose it again.")
         return found
 
     def example_photo(self, key: str) -> tuple[bytes, str]:
@@ -282,16 +297,21 @@ class Store(Generic[T]):
     Keys cannot be guessed, so that nobody sees what is another's.
     """
 
+    EACH = 1024
+    """Bytes that a thing counts for beside its own."""
+
     def __init__(self, *, size: Callable[[T], int], most_bytes: int, seconds: float) -> None:
         self._items: OrderedDict[str, tuple[float, int, T]] = OrderedDict()
         self._size, self._most, self._seconds = size, most_bytes, seconds
+        self._total = 0
         self._lock = threading.Lock()
 
     def add(self, item: T) -> str:
         """Keep a thing; gives its key. What was not asked for the longest goes where there is no room."""
-        key = secrets.token_urlsafe(16)
+        key, size = secrets.token_urlsafe(16), self._size(item) + self.EACH
         with self._lock:
-            self._items[key] = (time.monotonic(), self._size(item), item)
+            self._items[key] = (time.monotonic(), size, item)
+            self._total += size
             self._forget()
         return key
 
@@ -299,36 +319,41 @@ class Store(Generic[T]):
         """The thing of a key, which then counts as new; None where there is none."""
         with self._lock:
             self._forget()
-            found = self._items.pop(key, None)
-            if found is None:
+            if key not in self._items:
                 return None
-            self._items[key] = (time.monotonic(), found[1], found[2])
-            return found[2]
+            _, size, item = self._items.pop(key)
+            self._items[key] = (time.monotonic(), size, item)
+            return item
 
     def drop(self, key: str) -> None:
         """Forget a thing."""
         with self._lock:
-            self._items.pop(key, None)
+            if key in self._items:
+                self._total -= self._items.pop(key)[1]
+
+    def sweep(self) -> None:
+        """Forget what nobody has asked for long; to be called now and then, as time passes where nobody asks."""
+        with self._lock:
+            self._forget()
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._items.clear()
+            self._total = 0
 
     def __len__(self) -> int:
         with self._lock:
-            self._forget()
             return len(self._items)
 
     def _forget(self) -> None:
         now = time.monotonic()
-        total = sum(size for _, size, _ in self._items.values())
         while self._items:
             when, size, _ = next(iter(self._items.values()))
-            if total <= self._most and now - when <= self._seconds:
+            if self._total <= self._most and now - when <= self._seconds:
                 return
             self._items.popitem(last=False)
-            total -= size
+            self._total -= size
 
 
 @dataclass(frozen=True)
@@ -408,6 +433,11 @@ class ModelShelf(Generic[T]):
     def names(self) -> tuple[str, ...]:
         """What there is, the usual one first."""
         return tuple(self._loaders)
+
+    def load(self) -> None:
+        """Load all of them, so that no user waits for it, or is the first to hear what is wrong with one."""
+        for name in self._loaders:
+            _ = self[name]
 
     def __getitem__(self, name: str) -> T:
         with self._lock:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import socket
 import threading
 import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,6 +88,8 @@ class RunningServer:
         self.app.desk.close()
         if self._thread is not None:
             self._thread.join(timeout=10)
+        for one in self._sockets:
+            one.close()
 
     def __enter__(self) -> RunningServer:
         return self
@@ -142,8 +145,8 @@ def serve(
         port: the port; 7860, or the next free one, if not given.
         prefix: the path under which a reverse proxy shows the app, such as ``/why``.
         password: what users have to know; nothing if not given.
-        allow_hosts: further names under which users may address the server, as a reverse proxy passes them on. Needed only
-            while it listens on this machine alone; else any name goes.
+        allow_hosts: names under which users may address the server, as a reverse proxy passes them on, beside its own. While it
+            listens on this machine alone no other goes; else, without any, every name.
         seconds: how long one request may run.
         megabytes: how large a photo may be.
         queue: how many requests may wait; more are told to come again.
@@ -183,9 +186,9 @@ def serve_rooms(
     """The app over rooms of any kind, at its address but not yet running; options as in :func:`serve`."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise MissingExtraError("starlette and uvicorn", "serve", "the web app")
-    from .web import App, Limits
+    from .web import App, Limits, host_name
 
-    if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+    if prefix and not re.fullmatch(r"(/[\w.~-]+)+", prefix, re.ASCII):
         raise OptionError(
             f"got prefix {prefix!r}; expected a path with a slash at its start and none at its end, such as /why."
         )
@@ -194,7 +197,8 @@ def serve_rooms(
             raise OptionError(f"got {name}={value!r}; expected a number above 0.")
     sockets, at = _bound(host, port)
     local = _is_loopback(host)
-    names = frozenset(one.lower() for one in (*LOOPBACK, host, *allow_hosts)) if local else None
+    own = () if host in ("0.0.0.0", "::") else (f"[{host}]" if ":" in host else host,)
+    names = frozenset(map(host_name, (*LOOPBACK, *own, *allow_hosts))) if local or allow_hosts else None
     limits = Limits(float(seconds), int(megabytes * 2**20), int(queue), int(workers))
     frames = "'self' http://localhost:* http://127.0.0.1:*" if local and in_notebook() else "'self'"
     app = App({room.name: room for room in rooms}, limits, password, names, prefix, frames)
@@ -237,7 +241,7 @@ def known_rooms(
     needed = {*(rooms or ()), *(asked_for[of] for of, named in placed.items() if named)}
     found: list[Room] = []
     missing: list[str] = []
-    for name in rooms or ROOMS:
+    for name in [one for one in ROOMS if rooms is None or one in needed]:
         try:
             room = makers[name]()
             room.warm()
@@ -304,6 +308,7 @@ def _molecule_room(further: Mapping[str, tuple[Callable[[], Any], str]], device:
     return MoleculeRoom(makers, code=code)
 
 
+@cache
 def _skimage(name: str) -> bytes:
     """One of scikit-image's free photos, as the bytes of a JPEG."""
     import io

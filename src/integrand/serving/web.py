@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import IntegrandError
@@ -34,7 +32,7 @@ from ..loading import shipped
 from ..render.html import STYLE, with_script
 from ..version import version_of
 from ..words import shown
-from .jobs import LOG, UNEXPECTED, Busy, Desk, Job, Refused
+from .jobs import LOG, UNEXPECTED, Busy, Desk, Forgotten, Job, Refused
 from .room import Room, RoomJob, RoomResult, Store, json_of
 
 SETTINGS = 64 << 10
@@ -46,18 +44,24 @@ KEPT_UPLOADS, KEPT_RESULTS = 256 << 20, 64 << 20
 UPLOAD_SECONDS, RESULT_SECONDS = 15 * 60.0, 60 * 60.0
 """Seconds after which what nobody has asked for is forgotten."""
 
+SWEEP = 30.0
+"""Seconds between two looks for that."""
+
+SENDING, AT_ONCE = 60.0, 4
+"""Seconds that a request may take to arrive, and how many uploads are read at a time."""
+
 APP_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+    "frame-src 'self'; form-action 'none'; base-uri 'none'"
 )
 """What the app's own page may do: load from where it comes from, and nothing else."""
 
-FRAME_POLICY = "sandbox allow-scripts allow-downloads; frame-ancestors 'self'"
+FRAME_POLICY = "sandbox allow-scripts allow-downloads"
 """What a result's page may do beyond its own policy, which lets it load nothing: run its scripts, and save files."""
 
 SKETCHER_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'"
+    "form-action 'none'"
 )
 """What the drawing board for molecules may do: load its own files, in a frame without an origin."""
 
@@ -120,13 +124,12 @@ class App:
     frames: str = "'self'"
 
     def __post_init__(self) -> None:
+        self.reading = asyncio.Semaphore(AT_ONCE)
         self.desk = Desk(workers=self.limits.workers, queue=self.limits.queue)
         self.uploads: Store[tuple[bytes, str]] = Store(
             size=lambda one: len(one[0]), most_bytes=KEPT_UPLOADS, seconds=UPLOAD_SECONDS
         )
-        self.results: Store[RoomResult] = Store(
-            size=lambda one: 2 * len(one.page), most_bytes=KEPT_RESULTS, seconds=RESULT_SECONDS
-        )
+        self.results: Store[RoomResult] = Store(size=lambda one: one.size, most_bytes=KEPT_RESULTS, seconds=RESULT_SECONDS)
         routes: list[BaseRoute] = [
             Route("/", self.index),
             Route("/static/{name}", self.static),
@@ -140,23 +143,33 @@ class App:
             Route("/health", self.health),
         ]
         if self.prefix:  # whether the proxy takes the prefix off or not
-            routes = [Route(self.prefix, self.to_index), Mount(self.prefix, routes=list(routes)), *routes]
+            within = Router(routes=list(routes), redirect_slashes=False)
+            routes = [Route(self.prefix, self.to_index), Mount(self.prefix, within), *routes]
         guard = Middleware(Guard, password=self.password, hosts=self.hosts, prefix=self.prefix)
         handlers = {Exception: self.failed, 404: self.missing, 405: self.missing}
         self.asgi = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=self.lifespan)
+        self.asgi.router.redirect_slashes = False  # the address that it would lead to is not always that of the proxy
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """What is open while the app runs."""
+        """What is open while the app runs; what is too old is forgotten also where nobody asks."""
+
+        async def sweep() -> None:
+            while True:
+                await asyncio.sleep(SWEEP)
+                self.uploads.sweep()
+                self.results.sweep()
+
+        sweeping = asyncio.create_task(sweep())
         yield
+        sweeping.cancel()
         self.desk.close()
         self.uploads.clear()
         self.results.clear()
 
     async def index(self, request: Request) -> Response:
         """The page."""
-        policy = APP_POLICY.replace("frame-ancestors 'self'", f"frame-ancestors {self.frames}")
-        return Response(_file("static", "index.html"), headers=_headers(policy), media_type=TYPES[".html"])
+        return Response(_file("static", "index.html"), headers=self._framed(APP_POLICY), media_type=TYPES[".html"])
 
     async def to_index(self, request: Request) -> Response:
         """The page, for whoever leaves out the slash at the end, without which its links would lead elsewhere."""
@@ -169,7 +182,7 @@ class App:
     async def sketcher(self, request: Request) -> Response:
         """A part of the molecule sketcher, which runs in a frame of its own."""
         found = _asset("sketcher", request.path_params["name"], _sketcher_files())
-        found.headers["Content-Security-Policy"] = SKETCHER_POLICY
+        found.headers.update(self._framed(SKETCHER_POLICY))
         return found
 
     async def list_rooms(self, request: Request) -> Response:
@@ -192,10 +205,16 @@ class App:
         """Take a photo into memory; gives a key by which it can be asked about."""
         if request.headers.get("content-type", "") != "application/octet-stream":
             return _refused("Expected the bytes of a photo as application/octet-stream.", 415)
-        data = await _body(request, self.limits.upload)
+        try:
+            async with asyncio.timeout(SENDING), self.reading:
+                data = await _body(request, self.limits.upload)
+        except TimeoutError:
+            return _refused("The photo took too long to arrive. Try again, or make it smaller first.", 408)
         if data is None:
-            most = self.limits.upload >> 20
-            return _refused(f"The photo is too large: up to {most} MB are taken here. Make it smaller first.", 413)
+            most = self.limits.upload / 2**20
+            return _refused(f"The photo is too large: up to {most:.3g} MB are taken here. Make it smaller first.", 413)
+        if not data:
+            return _refused("The photo is empty: 0 bytes. Choose it again.", 422)
         name = unquote(request.headers.get("x-file-name", "photo"))[:200]
         name = shown(name.replace("\\", "/").rpartition("/")[2]) or "photo"
         return _json({"upload": self.uploads.add((data, name)), "name": name})
@@ -212,7 +231,11 @@ class App:
             return await self.missing(request, Exception())
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _refused("Expected the settings as application/json.", 415)
-        data = await _body(request, SETTINGS)
+        try:
+            async with asyncio.timeout(SENDING):
+                data = await _body(request, SETTINGS)
+        except TimeoutError:
+            return _refused("The request took too long to arrive. Try again.", 408)
         if data is None:
             return _refused("That is too much text.", 413)
         try:
@@ -220,7 +243,7 @@ class App:
         except (ValueError, RecursionError):
             return _refused("Expected the settings as a JSON object.", 400)
         except Refused as error:
-            return _refused(str(error), 422)
+            return _refused(str(error), 410 if isinstance(error, Forgotten) else 422)
         does: Callable[..., None] = getattr(room, action)
 
         def work(job: Job) -> None:
@@ -251,7 +274,7 @@ class App:
             )
         if kind == "page":  # in the frame
             framed = await run_in_threadpool(with_script, found.page, _file("static", "frame.js"))
-            return Response(framed, headers=_headers(FRAME_POLICY), media_type=TYPES[".html"])
+            return Response(framed, headers=self._framed(FRAME_POLICY), media_type=TYPES[".html"])
         make: dict[str, tuple[str, Callable[[], str | bytes]]] = {
             "page.html": (TYPES[".html"], lambda: found.page),
             "picture.png": ("image/png", found.picture),
@@ -264,6 +287,10 @@ class App:
         kept = "inline" if kind == "code.py" else f"attachment; filename*=UTF-8''{name}"
         headers = {**_headers(FRAME_POLICY), "Content-Disposition": kept}
         return Response(await run_in_threadpool(produce), headers=headers, media_type=media)
+
+    def _framed(self, policy: str) -> dict[str, str]:
+        """The headers of a page that may be shown in a frame, by whom it may be; that holds for all frames around it."""
+        return _headers(f"{policy}; frame-ancestors {self.frames}")
 
     async def missing(self, request: Request, error: Exception) -> Response:
         """The answer where there is nothing."""
@@ -286,6 +313,7 @@ class Guard:
     def __init__(self, app: ASGIApp, *, password: str | None, hosts: frozenset[str] | None, prefix: str = "") -> None:
         self.app = app
         self.prefix = prefix
+        self.turn = asyncio.Lock()
         self.hosts = hosts
         self.digest = None if password is None else hashlib.sha256(password.encode()).digest()
 
@@ -300,7 +328,8 @@ class Guard:
         open_to_all = request.method == "GET" and scope["path"].removeprefix(self.prefix).startswith("/sketcher/")
         if refused is None and self.digest is not None and not open_to_all and not self._knows(request):
             if "authorization" in request.headers:
-                await asyncio.sleep(self.WAIT)  # a password cannot be guessed by trying
+                async with self.turn:  # one try a second, however many try
+                    await asyncio.sleep(self.WAIT)
             refused = _refused("A password is needed here.", 401, {"WWW-Authenticate": CHALLENGE})
         if refused is not None:
             await refused(scope, receive, send)
@@ -310,7 +339,7 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         """The refusal of requests that other sites send through a visitor's browser; None for all others."""
         host = request.headers.get("host", "")
-        if self.hosts is not None and _name(host) not in self.hosts:  # a foreign name that was pointed at this machine
+        if self.hosts is not None and host_name(host) not in self.hosts:  # a foreign name that was pointed at this machine
             known = ", ".join(sorted(self.hosts))
             return _refused(f"This server is called {known}; start it with --allow-host to let it be called otherwise.", 421)
         if request.method in ("GET", "HEAD"):
@@ -318,21 +347,21 @@ class Guard:
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         foreign = site not in (None, "same-origin", "none")
         if site is None and origin is not None:
-            foreign = _name(origin.partition("://")[2]) != _name(host)
+            foreign = host_name(origin.partition("://")[2]) != host_name(host)
         return _refused("Requests from other sites are not answered.", 403) if foreign else None
 
     def _knows(self, request: Request) -> bool:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         try:
             password = base64.b64decode(given, validate=True).decode("utf-8").partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, or no UTF-8 in it
             return False
         assert self.digest is not None
         told = hashlib.sha256(password.encode()).digest()
         return kind.lower() == "basic" and hmac.compare_digest(told, self.digest)
 
 
-def _name(host: str) -> str:
+def host_name(host: str) -> str:
     """A host without its port, in small letters."""
     if host.startswith("["):
         return host.partition("]")[0].lower() + "]"
@@ -345,11 +374,10 @@ async def _body(request: Request, most: int) -> bytes | None:
     if not told.isdecimal() or int(told) > most:
         return None
     found = bytearray()
-    begun = time.monotonic()
     try:
         async for part in request.stream():
             found += part
-            if len(found) > most or time.monotonic() - begun > 60:
+            if len(found) > most:
                 return None
     except ClientDisconnect:
         return None

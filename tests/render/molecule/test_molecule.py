@@ -18,7 +18,7 @@ from rdkit.Chem import AllChem, Crippen, rdDepictor  # noqa: E402
 from integrand.errors import InputError, OptionError  # noqa: E402
 from integrand.render import molecule as pictures  # noqa: E402
 from integrand.render.molecule import Molecule  # noqa: E402
-from integrand.render.molecule.molecule_data import disorder, laid_out, positions  # noqa: E402
+from integrand.render.molecule.molecule_data import disorder, is_laid_out, laid_out, positions  # noqa: E402
 from integrand.render.molecule.molecule_drawing import DARK, LIGHT, MOST_ARCS, Look, _width, _wrapped, draw, shown_pairs  # noqa: E402  # noqa: E402
 from integrand.render.molecule.molecule_svg import relative  # noqa: E402
 
@@ -354,6 +354,18 @@ def test_large_ones_are_laid_out_without_overlaps(smiles):
     assert apart.min() > 0.5  # of 1.5, the length of a bond
     ends = np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()])
     assert disorder(places, ends) <= 3
+
+
+def test_a_layout_that_puts_all_atoms_in_one_place_is_not_taken():
+    """CoordGen gives such a one to a row of many rings, and it has neither crossings nor a length of bonds."""
+    mol = Chem.MolFromSmiles("C1CC1" * 80)
+    flat = Chem.Mol(mol)
+    rdDepictor.Compute2DCoords(flat, forceRDKit=True)
+    conformer = flat.GetConformer()
+    for i in range(flat.GetNumAtoms()):
+        conformer.SetAtomPosition(i, (0.0, 0.0, 0.0))
+    assert not is_laid_out(flat)
+    assert is_laid_out(laid_out(mol))
 
 
 def test_a_hundred_atoms():

@@ -323,16 +323,25 @@ def _best(mol: Mol) -> Mol:
 
     best, least = None, 0
     for one in _candidates(mol):
+        if not is_laid_out(one):
+            continue
         found = disorder(positions(one), _ends(one))
         if best is None or found < least:
             best, least = one, found
         if not least:
             break
-    assert best is not None
+    if best is None:
+        raise InputError("got a molecule for which no layout was found; expected one that can be drawn. Draw a part of it.")
     tidy = Chem.Mol(best)
     rdDepictor.NormalizeDepiction(tidy)
     rdDepictor.StraightenDepiction(tidy, -1, True)
-    return tidy if np.isfinite(positions(tidy)).all() else best  # what has no bond between heavy atoms has no scale
+    return tidy if is_laid_out(tidy) else best  # what has no bond between heavy atoms has no scale
+
+
+def is_laid_out(mol: Mol) -> bool:
+    """Whether atoms have places that are numbers and not all the same, as CoordGen gives them to hundreds of rings in a row."""
+    places = positions(mol)
+    return bool(np.isfinite(places).all()) and (len(places) < 2 or bool(np.ptp(places) > 0))
 
 
 def _candidates(mol: Mol) -> Iterator[Mol]:

@@ -17,19 +17,37 @@ function make(tag, about = {}, ...children) {
   return one;
 }
 
-const percent = (share) => (share >= 0.0995 ? (100 * share).toFixed(0) : share >= 0.001 ? (100 * share).toPrecision(2) : "<0.1") + "%";
+const percent = (share) => {
+  if (share >= 0.995 && share < 1) return `${Math.floor(1000 * share) / 10}%`;
+  return `${share >= 0.0995 ? (100 * share).toFixed(0) : share >= 0.001 ? (100 * share).toPrecision(2) : "<0.1"}%`;
+};
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
-let rooms = [], limits = {}, room = null, running = null, shown = null, state = "";
-let photo = null; // what was chosen in this room: {file, name, key, example}
+const NOTHING = "Nothing yet: fill in the form, or try an example.";
+
+let rooms = [], limits = {}, room = null, running = null, shown = null, said = null, state = "", followed = null;
+let visit = 0; // counts what was asked for, so that what comes late is not shown
+let focus = null; // what gets the keyboard's focus once it is there again
+let photo = null; // what was chosen in this room: {id, file, name, key, example}
+const photos = new Map(); // those that were chosen in this tab, by id
+let board = null; // the drawing board: {frame, line}
 
 async function begin() {
   const told = await (await fetch("api/rooms")).json();
   [rooms, limits] = [told.rooms, told];
   $("rooms").append(...rooms.map((one) => make("li", {}, make("a", { href: `?room=${one.name}`, "data-room": one.name, onclick: enter }, one.title))));
-  $("cancel").addEventListener("click", () => stop("Cancelled."));
-  window.addEventListener("popstate", follow);
+  $("cancel").addEventListener("click", () => {
+    stop("Cancelled.");
+    $("result").focus();
+  });
+  $("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    $("result").focus();
+  });
+  window.addEventListener("popstate", () => location.search !== followed && follow());
   window.addEventListener("message", framed);
+  window.addEventListener("message", drawn);
+  window.addEventListener("pagehide", () => forget(photo));
   follow();
 }
 
@@ -44,9 +62,14 @@ function enter(event) {
 // Show what the address says: the room, its settings, and the result if they are complete.
 function follow() {
   stop();
-  const asked = new URLSearchParams(location.search);
+  visit += 1;
+  followed = location.search;
+  const asked = new URLSearchParams(followed);
   const next = rooms.find((one) => one.name === asked.get("room")) || rooms[0];
-  if (next !== room) photo = null;
+  if (next !== room) {
+    forget(photo);
+    photo = null;
+  }
   room = next;
   for (const link of $("rooms").querySelectorAll("a")) {
     if (link.dataset.room === room.name) link.setAttribute("aria-current", "page");
@@ -62,7 +85,7 @@ function follow() {
   examples();
   clear();
   past();
-  $("status").replaceChildren(make("p", { class: "empty" }, "Nothing yet: fill in the form, or try an example."));
+  tell(NOTHING);
   const action = room.actions.includes(asked.get("do")) ? asked.get("do") : "explain";
   if (room.fields.every((field) => !field.needed || values()[field.name])) run(action);
 }
@@ -96,6 +119,7 @@ function control(field, value) {
   const label = make("label", { for: id }, field.label);
   if (field.kind === "photo") return chooser(field, id, value);
   if (field.kind === "choice") {
+    if (!field.choices.includes(value)) value = field.default;
     const options = field.choices.map((one) => make("option", { value: one, selected: one === value }, one || "what the network says"));
     return make("div", { class: "field" }, label, make("select", about, ...options), ...help);
   }
@@ -103,7 +127,7 @@ function control(field, value) {
     const area = make("textarea", { ...about, rows: 3, maxlength: field.most, required: field.needed });
     area.value = value;
     area.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey) {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         run("explain");
       }
@@ -123,19 +147,24 @@ function chooser(field, id, value) {
   const about = `${id}-about`;
   const file = make("input", { type: "file", id, accept: "image/*,.heic,.heif,.avif,.tif,.tiff,.ppm", "aria-describedby": about });
   const picture = make("img", { alt: "", hidden: true });
-  const said = make("p", { id: about }, `or drop it here; up to ${Math.round(limits.upload / 2 ** 20)} MB`);
-  const zone = make("div", { class: "drop" }, make("label", { for: id }, "Choose a photo"), file, picture, said);
-  const take = (chosen) => {
-    if (!chosen) return;
-    photo = { file: chosen, name: chosen.name };
-    show();
-    run("explain");
-  };
+  const most = Number((limits.upload / 2 ** 20).toPrecision(3));
+  const told = make("p", { id: about }, `or drop it here; up to ${most} MB`);
+  const zone = make("div", { class: "drop" }, make("label", { for: id }, "Choose a photo"), file, picture, told);
   const show = () => {
-    said.textContent = photo.name;
+    told.textContent = photo.name;
     picture.hidden = false;
     picture.onerror = () => (picture.hidden = true); // a format that the browser does not know; the server may
-    picture.src = photo.example ? `examples/${room.name}/${encodeURIComponent(photo.example)}` : URL.createObjectURL(photo.file);
+    const source = photo.example ? `examples/${room.name}/${encodeURIComponent(photo.example)}` : URL.createObjectURL(photo.file);
+    picture.onload = () => URL.revokeObjectURL(source);
+    picture.src = source;
+  };
+  const take = (chosen) => {
+    if (!chosen) return;
+    forget(photo);
+    photo = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), file: chosen, name: chosen.name };
+    photos.set(photo.id, photo);
+    show();
+    run("explain");
   };
   file.addEventListener("change", () => take(file.files[0]));
   zone.addEventListener("dragover", (event) => {
@@ -154,24 +183,35 @@ function chooser(field, id, value) {
   return make("div", { class: "field" }, make("span", { class: "label" }, field.label), zone);
 }
 
+// The server need not keep a photo that is no longer looked at; should it be asked about again, it is sent again.
+function forget(one) {
+  if (!one || !one.key) return;
+  fetch(`api/uploads/${one.key}`, { method: "DELETE", keepalive: true }).catch(() => {});
+  one.key = null;
+}
+
 // The drawing board for molecules, in a frame of its own: what is drawn is written into the line, and the other way round.
 function sketcher(line) {
-  const board = make("iframe", { class: "sketcher", title: "Draw a molecule", sandbox: "allow-scripts", hidden: true });
+  const frame = make("iframe", { class: "sketcher", title: "Draw a molecule", sandbox: "allow-scripts", hidden: true });
   const button = make("button", { type: "button", "aria-expanded": "false" }, "Draw");
-  const send = () => board.contentWindow.postMessage({ integrand: "molecule", smiles: line.value.trim() }, "*");
+  board = { frame, line };
   button.addEventListener("click", () => {
-    board.hidden = !board.hidden;
-    button.textContent = board.hidden ? "Draw" : "Close the drawing board";
-    button.setAttribute("aria-expanded", String(!board.hidden));
-    if (!board.src) board.src = "sketcher/sketcher.html";
-    else if (!board.hidden) send();
+    frame.hidden = !frame.hidden;
+    button.textContent = frame.hidden ? "Draw" : "Close the drawing board";
+    button.setAttribute("aria-expanded", String(!frame.hidden));
+    if (!frame.src) frame.src = "sketcher/sketcher.html";
+    else if (!frame.hidden) draw();
   });
-  window.addEventListener("message", (event) => {
-    if (event.source !== board.contentWindow || !event.data || !board.isConnected) return;
-    if (event.data.integrand === "ready") send();
-    if (event.data.integrand === "drawn" && typeof event.data.smiles === "string") line.value = event.data.smiles.slice(0, line.maxLength);
-  });
-  return make("div", {}, button, board);
+  return make("div", {}, button, frame);
+}
+
+const draw = () => board.frame.contentWindow.postMessage({ integrand: "molecule", smiles: board.line.value.trim() }, "*");
+
+function drawn(event) {
+  if (!board || event.source !== board.frame.contentWindow || !event.data) return;
+  if (event.data.integrand === "ready") draw();
+  const smiles = event.data.integrand === "drawn" ? event.data.smiles : null;
+  if (typeof smiles === "string") board.line.value = smiles.slice(0, board.line.maxLength);
 }
 
 function examples() {
@@ -181,6 +221,7 @@ function examples() {
       for (const [name, value] of Object.entries(one)) if (name !== "title") link.set(name, value);
       history.pushState(null, "", `?${link}`);
       follow();
+      $("room-title").focus();
     };
     const face = one.photo ? make("img", { src: `examples/${room.name}/${encodeURIComponent(one.photo)}`, alt: one.title }) : one.title;
     return make("button", { type: "button", onclick: fill }, face);
@@ -209,24 +250,36 @@ function link(action) {
   return `?${found}`;
 }
 
+// What has happened, for everybody: also read aloud. Numbers that change all the time are in "steps" instead.
+function tell(...lines) {
+  $("status").replaceChildren(...lines.map((line) => make("p", {}, line)));
+  $("steps").textContent = "";
+}
+
 function stop(message) {
   if (!running) return;
   running.abort();
   running = null;
   $("progress").hidden = true;
-  if (message) $("status").replaceChildren(make("p", {}, message));
+  if (message) tell(message);
 }
 
 function clear() {
   for (const part of ["problem", "answers", "frame", "tools"]) $(part).replaceChildren();
   for (const part of ["trust", "tools", "progress"]) $(part).hidden = true;
-  [shown, state] = [null, ""];
+  [shown, said, state] = [null, null, ""];
 }
 
 function complain(message) {
   $("problem").textContent = message;
-  $("status").replaceChildren();
+  tell();
   $("progress").hidden = true;
+}
+
+// The reason that an answer gives for refusing, or, from a proxy that knows no reasons, its number.
+async function reason(answer) {
+  const told = await answer.json().catch(() => ({}));
+  return told.message || `The server answered ${answer.status}. Try again in a little while.`;
 }
 
 async function run(action) {
@@ -238,21 +291,23 @@ async function run(action) {
     $(`field-${empty.name}`).focus();
     return;
   }
+  visit += 1;
   const here = link(action);
-  if (here.length < LONG_LINK) history.replaceState(null, "", here);
+  history.replaceState(null, "", here.length < LONG_LINK ? here : `?room=${room.name}`);
+  followed = location.search;
   const mine = (running = new AbortController());
   const began = performance.now();
-  $("status").replaceChildren(make("p", {}, "Working …"));
+  tell("Working …");
   $("progress").hidden = false;
   $("bar").removeAttribute("value");
   try {
     if (photo && photo.file && !photo.key) await upload(mine.signal);
     let answer = await post(action, mine.signal);
-    if (answer.status === 422 && photo && photo.file && (await answer.clone().json()).message.startsWith("The photo is not here")) {
+    if (answer.status === 410 && photo && photo.file) {
       await upload(mine.signal); // it was forgotten meanwhile
       answer = await post(action, mine.signal);
     }
-    if (!answer.ok) throw new Error((await answer.json()).message);
+    if (!answer.ok) throw new Error(await reason(answer));
     await read(answer.body.getReader(), (event) => mine === running && heard(event, action, began));
     if (mine === running && !shown && !$("problem").textContent) complain("The server stopped before there was a result. Try again.");
   } catch (error) {
@@ -267,12 +322,12 @@ async function run(action) {
 }
 
 async function upload(signal) {
-  if (photo.file.size > limits.upload) throw new Error(`The photo is too large: up to ${Math.round(limits.upload / 2 ** 20)} MB are taken here.`);
+  const most = Number((limits.upload / 2 ** 20).toPrecision(3));
+  if (photo.file.size > limits.upload) throw new Error(`The photo is too large: up to ${most} MB are taken here.`);
   const headers = { "Content-Type": "application/octet-stream", "X-File-Name": encodeURIComponent(photo.name) };
   const answer = await fetch("api/uploads", { method: "POST", body: photo.file, headers, signal });
-  const told = await answer.json();
-  if (!answer.ok) throw new Error(told.message);
-  photo.key = told.upload;
+  if (!answer.ok) throw new Error(await reason(answer));
+  photo.key = (await answer.json()).upload;
 }
 
 function post(action, signal) {
@@ -296,18 +351,20 @@ async function read(reader, each) {
 
 function heard(event, action, began) {
   const seconds = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
-  if (event.event === "waiting") $("status").replaceChildren(make("p", {}, `Waiting: ${event.before} before you.`));
-  if (event.event === "answers") answers(event, action);
+  if (event.event === "waiting") $("steps").textContent = `Waiting: ${event.before} before you.`;
+  if (event.event === "answers") answers((said = event), action);
   if (event.event === "progress") progress(event);
   if (event.event === "failed") complain(event.message);
-  if (event.event === "kept") $("status").replaceChildren(make("p", {}, event.message));
+  if (event.event === "kept") {
+    tell(event.message);
+    remember(shown, action);
+  }
   if (event.event === "done" && event.notes.length) $("status").append(...event.notes.map((note) => make("p", {}, note)));
   if (event.event !== "result") return;
   const first = !shown;
   shown = event;
   result(event, action);
-  const rest = event.final ? `Done in ${seconds()}.` : `A first look after ${seconds()}; getting more exact …`;
-  $("status").replaceChildren(make("p", {}, rest));
+  tell(event.final ? `Done in ${seconds()}.` : `A first look after ${seconds()}; getting more exact …`);
   $("progress").hidden = event.final;
   if (event.final) remember(event, action);
   if (first && matchMedia("(max-width: 52rem)").matches) $("result").scrollIntoView();
@@ -316,15 +373,14 @@ function heard(event, action, began) {
 function progress(event) {
   $("bar").value = event.expected ? event.gradients / event.expected : 0;
   const error = event.error === null ? "" : `, error about ${percent(event.error)}`;
-  const more = shown ? "Getting more exact" : "Working";
-  $("status").replaceChildren(make("p", {}, `${more}: ${event.gradients} of about ${event.expected} gradients${error}.`));
+  $("steps").textContent = `${event.gradients} of about ${event.expected} gradients${error}`;
 }
 
 // What the network says: a list to choose from, if it has several answers.
 function answers(event, action) {
   const target = room.fields.find((field) => field.name === "target" && field.kind === "answer");
   const hint = target && event.choices.length ? make("span", { class: "help" }, " Choose another answer to have it explained.") : "";
-  const said = make("p", {}, make("b", {}, capital(event.said)), hint);
+  const heading = make("p", {}, make("b", {}, capital(event.said)), hint);
   const list = event.choices.map((one) => {
     const bar = make("i", { "aria-hidden": "true" });
     bar.style.width = `${100 * (one.probability || 0)}%`;
@@ -336,11 +392,14 @@ function answers(event, action) {
     return make("li", {}, face);
   });
   for (const known of $("form").querySelectorAll("datalist")) known.replaceChildren(...event.choices.map((one) => make("option", { value: one.label })));
-  $("answers").replaceChildren(said, ...(list.length ? [make("ul", {}, ...list)] : []));
+  $("answers").replaceChildren(heading, ...(list.length ? [make("ul", {}, ...list)] : []));
+  if (focus === "answers") $("answers").querySelector("[aria-pressed=true]")?.focus();
+  focus = null;
 }
 
 function choose(label, action) {
   $("field-target").value = label;
+  focus = "answers";
   run(action);
 }
 
@@ -384,12 +443,15 @@ function framed(event) {
 }
 
 async function lines(button, place) {
-  const open = $("tools").querySelector("pre");
+  const open = button.getAttribute("aria-expanded") === "true";
   button.setAttribute("aria-expanded", String(!open));
   button.textContent = open ? "Show the code" : "Hide the code";
-  if (open) return open.remove();
-  const answer = await fetch(`${place}/code.py`);
-  $("tools").append(make("pre", { tabindex: "0", role: "region", "aria-label": "The code that gives the same result" }, make("code", {}, await answer.text())));
+  $("tools").querySelector("pre")?.remove();
+  if (open) return;
+  const block = make("code", {}, "…");
+  $("tools").append(make("pre", { tabindex: "0", role: "region", "aria-label": "The code that gives the same result" }, block));
+  const answer = await fetch(`${place}/code.py`).catch(() => null);
+  block.textContent = answer && answer.ok ? await answer.text() : "The server has forgotten this result. Explain it again.";
 }
 
 async function share(button, action) {
@@ -405,19 +467,23 @@ async function share(button, action) {
 
 const kept = () => {
   try {
-    return JSON.parse(sessionStorage.getItem("integrand") || "[]");
+    const all = JSON.parse(sessionStorage.getItem("integrand") || "[]");
+    return Array.isArray(all) ? all : [];
   } catch {
     return [];
   }
 };
 
 function remember(event, action) {
-  const one = { room: room.name, title: event.title, action, link: link(action), event };
-  if (photo && photo.file) one.photo = photo.name;
-  const text = values().text || values().smiles || (photo && photo.name) || "";
-  one.about = text.slice(0, 80);
-  const all = [one, ...kept().filter((other) => other.event.id !== event.id)].slice(0, PAST);
-  sessionStorage.setItem("integrand", JSON.stringify(all));
+  const about = values().text || values().smiles || (photo && photo.name) || "";
+  const one = { room: room.name, title: event.title, action, link: link(action), event, said, about: about.slice(0, 80) };
+  if (photo && photo.file) [one.photo, one.file] = [photo.id, photo.name];
+  try {
+    const all = [one, ...kept().filter((other) => other.event.id !== event.id)].slice(0, PAST);
+    sessionStorage.setItem("integrand", JSON.stringify(all));
+  } catch {
+    return; // no room, or not allowed: there is no history then
+  }
   past();
 }
 
@@ -428,18 +494,28 @@ function past() {
   $("past").replaceChildren(...items);
 }
 
-// An earlier result again: as it was if the server still has it, else made anew.
+// An earlier result again: as it was if the server still has it, else made anew, if its photo is still here.
 async function back(one) {
   stop();
+  const mine = (visit += 1);
   const there = await fetch(`results/${one.event.id}/code.py`).catch(() => null);
+  if (mine !== visit || one.room !== room.name) return; // something else was asked for meanwhile
+  if (one.photo !== (photo && photo.id)) {
+    forget(photo);
+    photo = photos.get(one.photo) || null;
+  }
   history.pushState(null, "", one.link);
-  if (!there || !there.ok) return follow();
+  followed = location.search;
   form(new URLSearchParams(one.link));
   clear();
-  shown = one.event;
-  result(one.event, one.action);
-  $("status").replaceChildren(make("p", {}, `Earlier: ${one.event.sentence}`));
-  $("result").focus();
+  if (there && there.ok) {
+    if (one.said) answers((said = one.said), one.action);
+    shown = one.event;
+    result(one.event, one.action);
+    tell(`Earlier: ${one.event.sentence}`);
+    $("result").focus();
+  } else if (one.file && !photo) complain(`The server has forgotten this result, and this page the photo. Choose ${one.file} again.`);
+  else run(one.action);
 }
 
 begin().catch(() => complain("The server cannot be reached. Is it still running?"));
