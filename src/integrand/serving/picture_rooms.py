@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..apps import images, retina
 from ..apps.images.model import Network
-from ..apps.images.result import BASELINES, answers_of
+from ..apps.images.result import BASELINES, photo_case
 from ..apps.photos import Photo, read_data
 from ..apps.retina.result import SHORT
 from ..words import percent, shown
@@ -130,18 +130,16 @@ class PhotoRoom(PictureRoom):
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network takes the photo for, and explain it."""
         network, photo = self.networks[asked["model"]], self._read(asked)
-        x = network.preprocess(photo.pixels).to(network.device)
-        answers, _, _ = answers_of(network, x, "probability")
-        chosen = network.label(network.find(asked["target"])) if asked["target"] else answers[0].label
-        said = f"{answers[0].label} ({percent(answers[0].probability)})"
-        job.answers(said, [(one.label, one.probability) for one in answers[:FIRST_ANSWERS]], chosen=chosen)
         given: dict[str, Any] = {"target": asked.get("target"), "baseline": asked["baseline"]}
-        images.check(network, path="straight", rival=asked.get("rival") or False, **given)
+        case = photo_case(photo, network, **given)
+        surest, other = case.answers[0], case.other(asked.get("rival") or False)
+        listed = [(one.label, one.probability) for one in case.answers[:FIRST_ANSWERS]]
+        job.answers(f"{surest.label} ({percent(surest.probability)})", listed, chosen=case.answer.label)
 
         def explained(tol: float) -> RoomResult:
-            rival = asked.get("rival") if tol == asked.tol else None
-            found = images.explain(photo, network, tol=tol, rival=rival or False, progress=job.tell, **given)
-            options = {**given, "rival": rival, "tol": tol}
+            exact = tol == asked.tol
+            found = case.explained(other if exact else None, tol=tol, progress=job.tell)
+            options = {**given, "rival": asked.get("rival") if exact else None, "tol": tol}
             told = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
             code = (f"result = images.explain({shown(photo.name)!r}, network{told})", "print(result)")
             return self._outcome(found, code_of(*self._setup(asked), *code))

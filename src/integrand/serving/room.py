@@ -31,6 +31,9 @@ TOLERANCES = ("20%", "5%", "2%", "1%", "0.1%")
 COARSE = 0.2
 """The tolerance of what is shown first, where the whole takes long."""
 
+BREATH = 0.4
+"""Seconds for which the processor is left to those who show a coarse result, where that is the same machine."""
+
 DRAWING = threading.Lock()
 """Held while matplotlib draws, which is not made for threads."""
 
@@ -410,6 +413,7 @@ class RoomJob:
             self.show(explain(tol))
             return
         self.show(explain(COARSE), final=False)
+        self.job.stopped.wait(BREATH)
         try:
             fine = explain(tol)
         except Stopped:

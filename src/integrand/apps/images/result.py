@@ -322,9 +322,8 @@ def explain(
         progress: a bar or a callback.
     """
     check(network, target=target, baseline=baseline, path=path, rival=rival)
-    [case] = _cases([as_photo(photo)], network, target, baseline, path, score)
-    other = _other(case.answers, case.answer, rival, network)
-    return case.explained(other, tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
+    case = photo_case(photo, network, target=target, baseline=baseline, path=path, score=score)
+    return case.explained(case.other(rival), tol=tol, max_evaluations=max_evaluations, memory=memory, progress=progress)
 
 
 def inquiry(
@@ -342,9 +341,22 @@ def inquiry(
         target: the class; the surest one if not given.
         baseline: as in :func:`explain`.
     """
-    check(network, target=target, baseline=baseline, path="straight")
-    [case] = _cases([as_photo(photo)], network, target, baseline, "straight", "logit")
-    return case.inquiry()
+    return photo_case(photo, network, target=target, baseline=baseline, score="logit").inquiry()
+
+
+def photo_case(
+    photo: Photo | str | PathLike[str] | Array,
+    network: Network,
+    *,
+    target: int | str | None = None,
+    baseline: BaselineName | Tensor | None = None,
+    path: PathName = "straight",
+    score: ScoreName = "probability",
+) -> PhotoCase:
+    """What the network says of a photo, before anything of it is explained; arguments as in :func:`explain`."""
+    check(network, target=target, baseline=baseline, path=path)
+    [case] = _cases([as_photo(photo)], network, target, baseline, path, score)
+    return case
 
 
 def explain_photos(
@@ -522,6 +534,10 @@ class PhotoCase:
             **options: how to integrate, as in :func:`integrand.integrated_gradients`.
         """
         return explained_together([self], [other], **options)[0]
+
+    def other(self, rival: bool | int | str) -> Answer | None:
+        """The answer that the explained one is compared with: True for the surest other one, or a class; None for False."""
+        return _other(self.answers, self.answer, rival, self.network)
 
     def inquiry(self) -> Inquiry:
         """What is asked about the photo, for other methods and baselines."""
