@@ -37,8 +37,12 @@ class Tab:
         self.page.locator("#form button").first.wait_for()
 
     def wait(self, text="Done in"):
-        """Waits until the status says something."""
+        """Waits until the status says something, and the frame, if there is one, has found its height."""
         self.page.locator("#status", has_text=text).wait_for(timeout=LONG)
+        before, frame = None, self.page.locator("#frame iframe")
+        while frame.count() and before != (now := frame.last.bounding_box()):
+            before = now
+            self.page.wait_for_timeout(100)
 
     @property
     def frame(self):
@@ -345,7 +349,7 @@ def test_by_keyboard_alone(tab):
     ("room", "dark"), [("photo", False), ("eye", True), ("words", False), ("translation", True), ("molecule", False)]
 )
 def test_nothing_serious_before_anything_is_asked(tab, room, dark):
-    """By turns on a desktop in the light and on a phone in the dark; with a result, all rooms were looked at in one of them."""
+    """By turns on a desktop in the light and on a phone in the dark."""
     size = PHONE if dark else DESKTOP
     with tab(size, dark=dark) as here:
         here.open(f"?room={room}")

@@ -88,6 +88,7 @@ class TestPhoto:
         assert errors  # told while it falls
         assert errors[-1] < 0.2
 
+    @pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")  # of a network that was never trained
     def test_page_picture_numbers_and_code(self, explained, small, tmp_path, monkeypatch):
         _, found = explained
         assert found.page.startswith("<!doctype html>")
