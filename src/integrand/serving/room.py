@@ -181,32 +181,22 @@ def bytes_of(values: Iterable[Tensors]) -> int:
 
 def compared(found: Comparison, code: str, stem: str, **view: Any) -> RoomResult:
     """A comparison of methods as something to look at."""
-    return RoomResult(
-        "methods compared",
-        found.sentence,
-        found.report(**view),
-        None,
-        png_of(lambda: found.figure(**view)),
-        found.to_dict,
-        code,
-        f"{stem}-methods",
-        bytes_of(one.values for one in found.attributions.values()),
-    )
+    held = bytes_of(one.values for one in found.attributions.values())
+    return _side_by_side("methods", found, code, stem, held, view)
 
 
 def diagnosed(found: Diagnosis, code: str, stem: str, **view: Any) -> RoomResult:
     """A diagnosis of baselines as something to look at."""
-    return RoomResult(
-        "baselines compared",
-        found.sentence,
-        found.report(**view),
-        None,
-        png_of(lambda: found.figure(**view)),
-        found.to_dict,
-        code,
-        f"{stem}-baselines",
-        2 * bytes_of(row.attribution.values for row in found.rows),
-    )
+    held = 2 * bytes_of(row.attribution.values for row in found.rows)  # and each has its baseline
+    return _side_by_side("baselines", found, code, stem, held, view)
+
+
+def _side_by_side(
+    what: str, found: Comparison | Diagnosis, code: str, stem: str, held: int, view: dict[str, Any]
+) -> RoomResult:
+    picture = png_of(lambda: found.figure(**view))
+    page = found.report(**view)
+    return RoomResult(f"{what} compared", found.sentence, page, None, picture, found.to_dict, code, f"{stem}-{what}", held)
 
 
 class Room:
