@@ -417,6 +417,27 @@ class TestStart:
         assert room.networks.names == ("colour_model:make", "efficientnet-lite0")
         assert room.networks["colour_model:make"].outputs == 4
 
+    def test_the_code_of_a_model_from_the_users_code_loads_it(self, monkeypatch, tmp_path):
+        """A network on molecules and a pair of model and tokenizer, each named as package.module:attribute."""
+        (tmp_path / "heavy_model.py").write_text(
+            "from integrand.apps.molecules import GraphModel\nfrom tests.apps.text.tiny import classifier\n\n"
+            "def heavy(atoms, pairs, ends, there, near):\n    return atoms.sum((1, 2))[:, None]\n\n"
+            "model = GraphModel(heavy, 'simple', ('atoms',), logits=False)\n\n"
+            "def pair():\n    return classifier('bert')\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        found = known_rooms(["molecule"], models=["heavy_model:model", "heavy_model:pair"], trust=True, kind=None)
+        assert [room.name for room in found] == ["words", "molecule"]
+        with serve_rooms(found, port=0).start() as here:
+            client = Client(here.url)
+            said = client.ask("molecule", smiles="CCO", model="heavy_model:model").events
+            names = {}
+            exec(compile(client("GET", f"/results/{result(said)['id']}/code.py").body, "code.py", "exec"), names)
+            numbers = client("GET", f"/results/{result(said)['id']}/numbers.json").json
+        assert names["result"].atoms.tolist() == [1.0, 1.0, 1.0]
+        assert names["result"].to_dict()["score"] == numbers["score"]
+        assert found[0].models["heavy_model:pair"].setup[-1] == "model, tokenizer = load_object('heavy_model:pair', trust=True)"
+
     def test_rooms_that_are_not_there(self):
         with pytest.raises(OptionError, match="got the room 'kitchen'"):
             known_rooms(["kitchen"])

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ..apps.molecules.molgraph import LONGEST
 from ..apps.molecules.result import MoleculeAttribution, MoleculeModel
 from ..render import molecule as pictures
-from .room import Asked, FormField, ModelShelf, Room, RoomJob, RoomResult, code_of, compared, diagnosed, tolerance_field
+from .room import (
+    Asked,
+    FormField,
+    ModelShelf,
+    Room,
+    RoomJob,
+    RoomResult,
+    code_of,
+    compared,
+    diagnosed,
+    imports_of,
+    tolerance_field,
+)
 
 if TYPE_CHECKING:
     from ..analysis.inquiry import Inquiry
@@ -77,7 +89,8 @@ class MoleculeRoom(Room):
         job.show(diagnosed(found, code, "molecule", **inquiry.view, label=inquiry.label))
 
     def _setup(self, asked: Asked) -> tuple[str, ...]:
-        return ("from integrand.apps import molecules", "", f"model = {self.code[asked['model']]}")
+        code = self.code[asked["model"]]
+        return (*imports_of(code, "from integrand.apps import molecules"), f"model = {code}")
 
     def _inquiry(self, asked: Asked) -> tuple[Inquiry, str]:
         model: Any = self.models[asked["model"]]

@@ -26,6 +26,7 @@ from .room import (
     code_of,
     compared,
     diagnosed,
+    imports_of,
     png_of,
     tolerance_field,
 )
@@ -157,7 +158,8 @@ class PhotoRoom(PictureRoom):
         self._diagnose(inquiry, job, max(asked.tol, 0.05), code, stem)
 
     def _setup(self, asked: Asked) -> tuple[str, ...]:
-        return ("from integrand.apps import images, networks", "", f"network = {self.code[asked['model']]}")
+        code = self.code[asked["model"]]
+        return (*imports_of(code, "from integrand.apps import images, networks"), f"network = {code}")
 
     def _inquiry(self, asked: Asked) -> tuple[Inquiry, str, str]:
         network, photo = self.networks[asked["model"]], self._read(asked)

@@ -37,6 +37,9 @@ BREATH = 0.4
 DRAWING = threading.Lock()
 """Held while matplotlib draws, which is not made for threads."""
 
+LOADER = "from integrand.loading import load_object"
+"""The import of what loads a model that ``package.module:function`` names."""
+
 FIRST_ANSWERS = 5
 """The answers of a network that are listed."""
 
@@ -438,6 +441,11 @@ class ModelShelf(Generic[T]):
             if name not in self._loaded:
                 self._loaded[name] = self._loaders[name]()
             return self._loaded[name]
+
+
+def imports_of(code: str, *lines: str) -> tuple[str, ...]:
+    """The imports that code needs: some lines, and what loads a model from a user's own module where it does."""
+    return (*lines, *((LOADER,) if code.startswith("load_object(") else ()), "")
 
 
 def code_of(*lines: str) -> str:

@@ -20,7 +20,7 @@ from ..errors import IntegrandError, MissingExtraError, OptionError
 from ..evaluation.progress import in_notebook
 from ..loading import is_path, load_object
 from ..words import shown
-from .room import Room
+from .room import LOADER, Room
 
 if TYPE_CHECKING:
     from ..apps.images.model import Network
@@ -353,8 +353,8 @@ def _named(name: str, kind: Kind | None, *, trust: bool, device: str | None) -> 
 
 
 def _imported(name: str) -> str:
-    place, _, attribute = name.partition(":")
-    return f"__import__({place!r}, fromlist=['_']).{attribute}()"
+    """The Python that gives what ``package.module:attribute`` names, as the server got it."""
+    return f"load_object({name!r}, trust=True)"
 
 
 def _kind_of(model: Any) -> Kind:
@@ -394,7 +394,8 @@ def _text_model(name: str, given: Any, *, trust: bool, device: str | None) -> An
         return HuggingFaceModel(model, tokenizer, lines)
     if not isinstance(given, tuple) or len(given) != 2:
         raise OptionError(f"got a {type(given).__name__} from {name}; expected a pair: a Hugging Face model and its tokenizer.")
-    return HuggingFaceModel(given[0], given[1], ("from integrand import text", "", f"model, tokenizer = {_imported(name)}"))
+    lines = ("from integrand import text", LOADER, "", f"model, tokenizer = {_imported(name)}")
+    return HuggingFaceModel(given[0], given[1], lines)
 
 
 def _own(model: Any, kind: Kind | None, preprocess: Any, classes: Sequence[str] | None, tokenizer: Any) -> list[Room]:
