@@ -394,8 +394,8 @@ def _text_model(name: str, given: Any, *, trust: bool, device: str | None) -> An
         return HuggingFaceModel(model, tokenizer, lines)
     if not isinstance(given, tuple) or len(given) != 2:
         raise OptionError(f"got a {type(given).__name__} from {name}; expected a pair: a Hugging Face model and its tokenizer.")
-    lines = ("from integrand import text", LOADER, "", f"model, tokenizer = {_imported(name)}")
-    return HuggingFaceModel(given[0], given[1], lines)
+    setup = ("from integrand import text", LOADER, "", f"model, tokenizer = {_imported(name)}")
+    return HuggingFaceModel(given[0], given[1], setup)
 
 
 def _own(model: Any, kind: Kind | None, preprocess: Any, classes: Sequence[str] | None, tokenizer: Any) -> list[Room]:
