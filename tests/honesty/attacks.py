@@ -37,9 +37,9 @@ class Trial:
 
     Attributes:
         name: the kind of function.
-        function: from rows (N, d) to scores (N,).
-        x: (1, d) in float64, as is the baseline.
-        baseline: (1, d).
+        function: from rows (N, ...) to scores (N,).
+        x: (1, ...) in float64, as is the baseline.
+        baseline: (1, ...).
         exact: (d,) its attributions.
     """
 
@@ -52,16 +52,16 @@ class Trial:
 
 def gradients(function: Function, x: Tensor, baseline: Tensor, times: Tensor) -> Tensor:
     """Gradient times velocity at some times, (N, d)."""
-    points = (baseline + times[:, None] * (x - baseline)).requires_grad_(True)
+    points = (baseline + times.view(-1, *[1] * (x.ndim - 1)) * (x - baseline)).requires_grad_(True)
     (found,) = torch.autograd.grad(function(points).sum(), points)
-    return found * (x - baseline)
+    return (found * (x - baseline)).flatten(1)
 
 
-def smooth_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndarray:
+def smooth_reference(function: Function, x: Tensor, baseline: Tensor, cells: int = CELLS) -> np.ndarray:
     """The attributions by three Gauss nodes in each of many cells."""
     nodes, weights = (torch.tensor(part / 2) for part in np.polynomial.legendre.leggauss(3))
-    times = ((torch.arange(CELLS)[:, None] + 0.5 + nodes) / CELLS).flatten()
-    return (gradients(function, x, baseline, times).view(CELLS, 3, -1) * weights[:, None]).sum((0, 1)).numpy() / CELLS
+    times = ((torch.arange(cells)[:, None] + 0.5 + nodes) / cells).flatten()
+    return (gradients(function, x, baseline, times).view(cells, 3, -1) * weights[:, None]).sum((0, 1)).numpy() / cells
 
 
 def kinked_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndarray:
@@ -232,6 +232,82 @@ def narrow(rng: np.random.Generator) -> Trial:
     return _trial(nn.ReLU, lambda rows: network(rows)[:, 0], x, torch.zeros_like(x), f"{d}-{width}x{depth}")
 
 
+# ---- networks of many features, whose claims may rest on few nodes ----------------------------------------------------------
+
+SMOOTH = (nn.Tanh, nn.GELU, nn.Softplus, nn.Sigmoid, nn.SiLU)
+FEWER = 256
+"""Cells of the reference of a network, whose gradients have no needles."""
+
+
+def _wide(rng: np.random.Generator, d: int) -> tuple[str, Function]:
+    """A smooth multilayer perceptron of many features, with few units or many."""
+    width, depth, gain = int(rng.choice([2, 4, 16, 64, 256])), int(rng.integers(1, 5)), float(rng.choice([0.7, 1, 1.5, 2, 3]))
+    activation = SMOOTH[int(rng.integers(len(SMOOTH)))]
+    network = _network(rng, [d, *[width] * depth, 1], activation, gain)
+    return f"{activation.__name__} {width}x{depth} gain {gain:g}", lambda rows: network(rows)[:, 0]
+
+
+def wide(rng: np.random.Generator) -> Trial:
+    """A smooth multilayer perceptron of many features."""
+    d = int(rng.choice([256, 512, 1024]))
+    name, function = _wide(rng, d)
+    x, start = (torch.tensor(rng.normal(size=(1, d)) * rng.choice(scales)) for scales in ([1.0, 3.0], [0.0, 1.0]))
+    return Trial(name, function, x, start, smooth_reference(function, x, start, FEWER))
+
+
+def wide_ranking(rng: np.random.Generator) -> Trial:
+    """g(u) - g(v) of many features."""
+    d = int(rng.choice([256, 512]))
+    name, inner = _wide(rng, d)
+    u = torch.tensor(rng.normal(size=(1, d)))
+    x = torch.cat([u, u + rng.choice([0.01, 0.1, 1.0]) * torch.tensor(rng.normal(size=(1, d)))], 1)
+
+    def function(rows: Tensor) -> Tensor:
+        return inner(rows[:, :d]) - inner(rows[:, d:])
+
+    return Trial(name, function, x, 0 * x, smooth_reference(function, x, 0 * x, FEWER))
+
+
+def _scored(rng: np.random.Generator, network: Function, size: int, scale: float) -> Function:
+    """The logit or the probability of the first of three classes, from a network's features."""
+    head, probability = torch.tensor(rng.normal(size=(size, 3)) * scale), rng.random() < 0.5
+
+    def function(rows: Tensor) -> Tensor:
+        logits = network(rows) @ head
+        return logits.softmax(1)[:, 0] if probability else logits[:, 0]
+
+    return function
+
+
+def attention(rng: np.random.Generator) -> Trial:
+    """A small transformer, whose weights are spread up to four times as widely as they start out."""
+    size, length, depth = int(rng.choice([32, 64])), int(rng.choice([8, 24])), int(rng.integers(1, 5))
+    scale = float(rng.choice([0.5, 1, 2, 4]))
+    torch.manual_seed(int(rng.integers(1 << 30)))
+    layer = nn.TransformerEncoderLayer(size, 4, 4 * size, 0.0, nn.functional.silu, batch_first=True, norm_first=True)
+    network = nn.TransformerEncoder(layer, depth, nn.LayerNorm(size), enable_nested_tensor=False).double().eval()
+    for parameter in network.requires_grad_(False).parameters():
+        parameter *= scale if parameter.ndim > 1 else 1.0
+    place = torch.tensor(0.3 * rng.normal(size=(1, length, size)))
+    function = _scored(rng, lambda rows: network(rows + place)[:, 0], size, scale / math.sqrt(size))
+    x, start = torch.tensor(rng.normal(size=(1, length, size))), torch.tensor(rng.normal(size=(1, 1, size)))
+    start = (start * rng.choice([0.0, 0.5])).expand_as(x).contiguous()
+    return Trial(
+        f"{length} x {size}, {depth} layers x {scale:g}", function, x, start, smooth_reference(function, x, start, FEWER)
+    )
+
+
+def recurrent(rng: np.random.Generator) -> Trial:
+    """An LSTM, whose weights are spread up to four times as widely as they start out."""
+    torch.manual_seed(int(rng.integers(1 << 30)))
+    network, length, scale = nn.LSTM(32, 64, batch_first=True).double(), int(rng.choice([8, 16])), float(rng.choice([1, 2, 4]))
+    for parameter in network.requires_grad_(False).parameters():
+        parameter *= scale
+    function = _scored(rng, lambda rows: network(rows)[0][:, -1], 64, 1.0)
+    x = torch.tensor(rng.normal(size=(1, length, 32)))
+    return Trial(f"{length} steps x {scale:g}", function, x, 0 * x, smooth_reference(function, x, 0 * x, FEWER))
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "ordinary": ordinary,
     "ranking": ranking,
@@ -241,6 +317,10 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "four ReLUs": four_relus,
     "needles": opposite_needles,
     "needles 2000": lambda rng: opposite_needles(rng, 2000.0),
+    "wide": wide,
+    "wide ranking": wide_ranking,
+    "attention": attention,
+    "recurrent": recurrent,
 }
 
 
@@ -249,7 +329,7 @@ def claim(trial: Trial, tol: float, **options: Any) -> Claim:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = ig.integrated_gradients(trial.function, trial.x, trial.baseline, tol=tol, **options)
-    only, values = result.certificate.only, result.values.numpy()[0]
+    only, values = result.certificate.only, result.values.numpy()[0].ravel()
     off = relative_error(values, trial.exact)
     if np.abs(values - trial.exact).sum() <= 1e-12:  # of numbers near 1: rounding
         off = 0.0

@@ -28,6 +28,11 @@ DRAWN = [
     ("four ReLUs", 0.01, 100),
     ("four ReLUs", 0.001, 50),
     ("needles", 0.01, 50),
+    ("wide", 0.05, 60),
+    ("wide", 0.01, 60),
+    ("wide ranking", 0.01, 60),
+    ("attention", 0.01, 12),
+    ("recurrent", 0.01, 20),
 ]
 """How many are drawn of each family, at which tolerance."""
 

@@ -10,6 +10,7 @@ import integrand as ig
 from integrand.arrays import Ints
 from integrand.integration import linear_regions
 from integrand.integration.adaptive import GradientIntegral, Pacing
+from integrand.integration.error import FEATURES
 from integrand.integration.mesh import Split
 from integrand.quadrature.panel_rules import FIVE_POINT
 from tests.problems import Problem, cases
@@ -89,7 +90,9 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
             examples = count
 
     assert Pacing.of(Somewhere(), FIVE_POINT).first == first  # type: ignore[arg-type]
-    Somewhere.device = torch.device("cpu")
+    Somewhere.device = torch.device("cpu")  # few features are judged by two panels at the least
+    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(0, 1, 0.99)  # type: ignore[arg-type]
+    Somewhere.features = FEATURES - 1
     assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(1, 1, 0.99)  # type: ignore[arg-type]
 
 

@@ -234,11 +234,11 @@ def test_estimate_is_never_below_what_is_known(rule: Candidate) -> None:
     rng = np.random.default_rng(1)
     difference = torch.from_numpy(rng.normal(size=(6, 20)))
     squares, missing = rng.uniform(0, 400, 6), rng.normal(size=6) * 50
-    found = estimate(rule.kappa, *norms_of(difference), squares, missing)
+    found = estimate(rule, *norms_of(difference), squares, missing)
     assert (found >= rule.kappa * difference.abs().sum(1).numpy()).all()
     assert (found >= np.sqrt(squares)).all()
     assert (found >= np.abs(missing)).all()
-    nothing = estimate(rule.kappa, *norms_of(torch.zeros(1, 3, dtype=torch.float64)), np.zeros(1), np.zeros(1))
+    nothing = estimate(rule, *norms_of(torch.zeros(1, 3, dtype=torch.float64)), np.zeros(1), np.zeros(1))
     assert nothing.tolist() == [0.0]
 
 

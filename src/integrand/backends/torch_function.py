@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..arrays import Floats
@@ -55,6 +56,7 @@ class TorchFunction:
         layered: whether a layer is explained.
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
+        kinks: whether gradients went through operations whose gradients may jump, once there were any; at most one entry.
     """
 
     run: RunsRows
@@ -67,6 +69,14 @@ class TorchFunction:
     call: ModelCall
     layered: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
+    kinks: list[bool] = field(default_factory=list, compare=False)
+
+    def look_inside(self, scores: Tensor) -> None:
+        """Take note of what the graph behind some scores is made of, the first time."""
+        if not self.inside:
+            self.inside.update(dtypes_inside(scores))
+        if not self.kinks:
+            self.kinks.append(any(map(kinked_node, nodes_behind([scores]))))
 
     @property
     def examples(self) -> int:
@@ -129,8 +139,7 @@ class TorchFunction:
         scores = self.scorer(outputs, rows)
         if not scores.requires_grad:
             raise GradientError(no_gradient(outputs[0]))
-        if not self.inside:
-            self.inside.update(dtypes_inside(scores))
+        self.look_inside(scores)
         return scores
 
 
@@ -366,6 +375,50 @@ def dtypes_inside(scores: Tensor) -> Counter[torch.dtype]:
     for node in nodes_behind([scores]):
         found.update(one.dtype for one in getattr(node, "_input_metadata", ()) if isinstance(one.dtype, torch.dtype))
     return Counter({dtype: count for dtype, count in found.items() if dtype.is_floating_point})
+
+
+SMOOTH = frozenset(
+    # arithmetic and functions of single numbers
+    "add sub rsub neg mul div reciprocal pow sqrt rsqrt exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh sigmoid atan "
+    "asinh erf erfc gelu silu mish softplus log_sigmoid_forward glu lerp addcmul addcdiv logaddexp square "
+    # products and layers
+    "mm bmm mv dot addmm addmv baddbmm addbmm linear mkldnn_linear matmul convolution mkldnn_convolution conv_tbc embedding "
+    "native_layer_norm native_group_norm native_batch_norm cudnn_batch_norm fused_rms_norm avg_pool2d avg_pool3d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d native_dropout thnn_fused_lstm_cell thnn_fused_gru_cell "
+    "mkldnn_rnn_layer cudnn_rnn softmax safe_softmax masked_softmax log_softmax logsumexp "
+    "scaled_dot_product_flash_attention scaled_dot_product_flash_attention_for_cpu scaled_dot_product_efficient_attention "
+    "scaled_dot_product_cudnn_attention scaled_dot_product_fused_attention_overrideable "
+    # sums and moments
+    "sum mean var std var_mean std_mean prod cumsum trace linalg_vector_norm "
+    # numbers moved about
+    "view unsafe_view reshape_alias expand permute transpose t squeeze unsqueeze select slice split split_with_sizes unsafe_split "
+    "unbind stack cat clone to_copy alias as_strided repeat unfold flip roll narrow_copy index index_select gather diagonal "
+    "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu masked_fill pixel_shuffle "
+    "upsample_nearest1d upsample_nearest2d upsample_linear1d upsample_bilinear2d upsample_bicubic2d im2col col2im".split()
+)
+"""Operations of torch whose gradients do not jump."""
+
+_PASSED_ON = re.compile(r"(torch::autograd::)?(AccumulateGrad|CopySlices|CopyBackwards)")
+
+TINY = 1e-4
+"""Lower bounds up to this keep a division from failing, as that of ``functional.normalize`` does; they are no kinks."""
+
+
+def kinked_node(node: Any) -> bool:
+    """Whether a node of autograd's graph may have a gradient that jumps; what is not known may.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> [kinked_node(y.grad_fn) for y in (x.relu(), x.exp(), nn.functional.gelu(x), x.clamp_min(0), x.clamp_min(1e-12))]
+    [True, False, False, True, False]
+    """
+    name = node.name()
+    own = re.fullmatch(r"(\w+)Backward\d+", name)
+    if own is None:
+        return _PASSED_ON.fullmatch(name) is None
+    word = re.sub(r"(?<!^)(?=[A-Z])", "_", own[1]).lower()
+    if word == "clamp_min":
+        return not 0 < node._saved_min <= TINY
+    return word not in SMOOTH
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:

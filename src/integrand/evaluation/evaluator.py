@@ -162,6 +162,11 @@ class Evaluator:
         return self.epsilon * max(1.0, EACH * math.sqrt(self.operations))
 
     @property
+    def smooth(self) -> bool:
+        """Whether no operation that gradients go through has one that jumps; False before that is known."""
+        return self.function.kinks == [False]
+
+    @property
     def runner(self) -> Runner:
         """Runs the model; a worker has a runner of its own, with its own copy of the model."""
         return self._runner if self.workers is None else self.workers.runner
@@ -282,9 +287,10 @@ class Evaluator:
             rows = torch.zeros(1, dtype=torch.long, device=self.device)
             point = tuple(leaf[:1].clone().requires_grad_(True) for leaf in function.inputs)
             with self.chunks.measuring(1):
-                self.runner.scores(point, rows)
-            notes["row_bytes"] = self.chunks.row_bytes
+                function.look_inside(self.runner.scores(point, rows))
+            notes["row_bytes"], notes["kinks"] = self.chunks.row_bytes, list(function.kinks)
         self.chunks.set_row_bytes(notes["row_bytes"])
+        function.kinks[:] = notes["kinks"]
         if self.runner.graphs is not None:
             self.runner.graphs.row_bytes = notes["row_bytes"]
 

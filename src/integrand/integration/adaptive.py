@@ -37,7 +37,7 @@ from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
 from ..quadrature.refinement import plan
 from .certify import CertificateWriter, Decision, Outcome, draws_kept, no_draws
-from .error import FIRST, PLACES, USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation
+from .error import USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation, may_be_broad, places
 from .mesh import NONE, GroupedPanels, Mesh, Split
 from .unseen import HALF, MOST, UNSEEN, UnseenChange, find_unseen
 
@@ -116,7 +116,7 @@ class Pacing:
     def of(evaluator: Evaluator, rule: PanelRule) -> Pacing:
         """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
         if evaluator.device.type == "cpu":
-            return Pacing(1, 1, 0.99)
+            return Pacing(0 if may_be_broad(evaluator.features, len(evaluator.pieces)) else 1, 1, 0.99)
         lines = evaluator.function.examples * len(evaluator.pieces)
         free = FREE if evaluator.features > SMALL else FREE_SMALL
         return Pacing(2 if rule.count(2) * lines <= free else 1, 3, 0.97)
@@ -124,8 +124,11 @@ class Pacing:
     def depth(self, rounds: int, *, kinked: bool) -> int:
         """How many times a panel may be halved after so many rounds.
 
-        Two panels are little to plan by, and where gradients turn out smooth the plan was for far too many.
+        Two panels are little to plan by, and where gradients turn out smooth the plan was for far too many. A single panel that
+        will not do is halved twice: then there is something to judge by.
         """
+        if rounds < 0:
+            return 2
         return self.deepest if rounds and kinked else 1
 
 
@@ -159,8 +162,8 @@ class GradientIntegral:
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
         self.pacing = Pacing.of(evaluator, rule)
         # Where a round costs more than its nodes, those that claims are looked at by are evaluated at once.
-        off_grid = PLACES[: USUAL if self.pacing.first > 1 else 0]
-        self.mesh = Mesh(rule, evaluator, memory, halvings=self.pacing.first, off_grid=off_grid)
+        off_grid, at_once = places(evaluator.features, self.pieces)[:USUAL], self.pacing.first > 1
+        self.mesh = Mesh(rule, evaluator, memory, halvings=self.pacing.first, off_grid=off_grid, at_once=at_once)
         self.errors = ErrorEstimator(self.mesh, self.shares)
         self.writer = CertificateWriter(evaluator, self.mesh, self.shares)
         self.waiting = deque(range(self.examples))
@@ -398,7 +401,7 @@ class GradientIntegral:
         squares = self.groups.squares[found.candidate][part]
         # What the estimate is over the root of the summed squares, without the caution of the first round.
         root = max(math.sqrt(squares.sum()), 1e-300)
-        raised = max(found.candidate_error / (FIRST if one.rounds == 0 else 1.0) / root, 1.0)
+        raised = max(found.candidate_error / one.first_caution / root, 0.5)
         aim = (self.pacing.aim * (one.target(goal) - shift) / raised) ** 2
         stuck = panels.width <= self.narrowest
         rest = float(squares[stuck].sum())
@@ -415,7 +418,7 @@ class GradientIntegral:
         chosen, times = plan(squares, goal, rule.candidates[found.candidate].shrink, 4 * self.limit)
         spent, count = self._spent(one.example), int(times.sum())
         depths = np.ones_like(chosen)
-        if self.pacing.deepest > 1:
+        if self.pacing.deepest > 1 or one.rounds < 0:
             deepest = self.pacing.depth(one.rounds, kinked=found.candidate == 0 and step.panels.kinked)
             depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
         if self.errors.doubling_pays(one, self.tol, count) or not len(chosen):

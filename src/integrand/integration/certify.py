@@ -218,7 +218,7 @@ class CertificateWriter:
         missing = float(mine.missing[:, best].sum())
         squares = np.array([(mine.indicators(rule, best, end.one.allowance) ** 2).sum()])
         counted = abs(missing) - (0.0 if end.one.hidden else min(end.one.allowance, abs(missing)))
-        error = estimate(rule.candidates[best].kappa, *norms_of(sums[1:2]), squares, np.array([counted]))
+        error = estimate(rule.candidates[best], *norms_of(sums[1:2]), squares, np.array([counted]))
         share, size = float(self.shares[piece]), float(sums[0].abs().sum())
         nodes = rule.cells * len(mine) + 1
         return CurveCertificate(share, float(first), float(last), -missing, relative(float(error[0]), size), nodes)

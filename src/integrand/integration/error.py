@@ -22,12 +22,17 @@ from ..quadrature.panel_rules import (
     interpolation,
     norms_of,
     raising,
+    swing,
 )
 from .mesh import GroupedPanels, Mesh
 from .unseen import UnseenChange
 
 FIRST = 4.0
-"""What the estimate after the first round is multiplied by: two panels are little to judge by."""
+"""What an estimate from one or two panels is multiplied by, which are little to judge by: unless it is broad."""
+
+BROAD, FEATURES = 64.0, 256
+"""Features, of at least so many, that a nested difference must be spread over (its effective number) for claims below 17 nodes:
+they tell of each other's errors. What is made to hide something has few."""
 
 HIGHEST = 9
 """The most halvings of a path that its extrapolation is used for (513 nodes)."""
@@ -46,10 +51,13 @@ MANY = 256
 
 
 FEWEST = 17
-"""Nodes on an example's paths below which nothing is claimed: two panels are little to judge by."""
+"""Nodes on an example's paths below which nothing is claimed but by broad estimates: two panels are little to judge by."""
 
 PLACES = np.modf(1 / np.pi + np.arange(256) * math.sqrt(2))[0]
 """Where claims are looked at: far from all fractions with small denominators, and spread evenly however many are used."""
+
+ENDS_FIRST = PLACES[np.r_[2, 23, 0, 1, 3:23, 24:256]]
+"""The same where claims may rest on few nodes: first those near the ends, 0.147 and 0.845, where a polynomial is worst."""
 
 FEW_NODES = 65
 """Nodes on a path up to which any claim is looked at; from then on only those that rest on few independent differences."""
@@ -85,6 +93,16 @@ ELSEWHERE = 0.25
 """Of the attributions: what gradients without kinks are off by wherever one looks, if the nodes are in step with a wave."""
 
 
+def may_be_broad(features: int, pieces: int) -> bool:
+    """Whether estimates over so many features on a path of so many pieces may be told by many features at once."""
+    return features >= FEATURES and pieces == 1
+
+
+def places(features: int, pieces: int) -> Floats:
+    """Where claims about so many features on a path of so many pieces are looked at, in this order."""
+    return ENDS_FIRST if may_be_broad(features, pieces) else PLACES
+
+
 @dataclass
 class OpenExample:
     """An unfinished example: what its refinement rounds have shown.
@@ -100,6 +118,7 @@ class OpenExample:
         spread: the dimensions that these spread over.
         kinked: whether gradients have kinks everywhere.
         suspect: whether a claim of it was refuted between its nodes.
+        broad: whether its nested differences are of smooth gradients, on a path of one piece, and spread over many features.
         half: whether the model computes in half precision, whose rounding is not small beside the tolerance.
         allowance: what may be missed of a change of the score without that saying anything about the gradients.
         unseen: what the score does where no gradient flows, once that is known.
@@ -115,6 +134,7 @@ class OpenExample:
     spread: float = math.inf
     kinked: bool = False
     suspect: bool = False
+    broad: bool = False
     half: bool = False
     allowance: float = 0.0
     unseen: UnseenChange | None = None
@@ -123,6 +143,11 @@ class OpenExample:
     def hidden(self) -> bool:
         """Whether the score is known to change where no gradient flows, so that attributions cannot add up to its change."""
         return self.unseen is not None and self.unseen.hidden
+
+    @property
+    def first_caution(self) -> float:
+        """What an estimate is multiplied by at first."""
+        return FIRST if self.rounds <= 0 and not self.broad else 1.0
 
     def precise_enough(self, goal: float) -> bool:
         """Whether rounding leaves room for an absolute error."""
@@ -206,6 +231,7 @@ class ErrorEstimator:
         mine = np.searchsorted(groups.examples, examples)
         pooled = self.mesh.pooled(examples, self.shares)
         sizes, roots = norms_of(pooled)
+        smooth = self.mesh.evaluator.smooth
         looks = self._looks(active, groups, sizes[:, 0])
         allowances = np.array([one.allowance for one in active])
         errors, missing = [], []
@@ -213,25 +239,35 @@ class ErrorEstimator:
             squares, missed = (np.add.reduceat(part[i], groups.starts)[mine] for part in (groups.squares, groups.missing))
             counted = np.maximum(np.abs(missed) - allowances, 0.0)
             norms, squared = sizes[:, 2 * i + 1], roots[:, 2 * i + 1]
-            errors.append(estimate(candidate.kappa, norms, squared, squares, counted, looks).tolist())
+            errors.append(estimate(candidate, norms, squared, squares, counted, looks, smooth=smooth).tolist())
             missing.append(missed.tolist())
         out = []
         extrapolated = self._extrapolated(active, groups, mine)
         for k, one in enumerate(active):
-            factor = FIRST if one.rounds == 0 else 1.0
             # Where two are as good as each other, rounding must not decide.
             best = min(range(len(errors)), key=lambda candidate: errors[candidate][k] * (1 + 1e-6 * candidate))
+            one.broad = self._broad(float(sizes[k, 2 * best + 1]), float(roots[k, 2 * best + 1]))
+            factor = one.first_caution
             error, size, name = errors[best][k] * factor, float(sizes[k, 2 * best]), self.rule.candidates[best].name
             found = Estimate(name, error, size, pooled[k, 2 * best], -missing[best][k], best, error)
             out.append(self._better(one, found, extrapolated.get(one.example), factor))
         return out
+
+    def _broad(self, norm: float, root: float) -> bool:
+        """Whether a nested difference with these L1 and L2 norms is of smooth gradients, and spread over many features."""
+        evaluator = self.mesh.evaluator
+        many = may_be_broad(evaluator.features, self.mesh.pieces) and norm**2 >= BROAD * root**2
+        return evaluator.smooth and many
 
     def _looks(self, active: list[OpenExample], groups: GroupedPanels, sizes: Floats) -> Floats:
         """How many independent differences each estimate rests on, where gradients have kinks; without end elsewhere."""
         for one, size in zip(active, sizes, strict=True):
             panels = groups.panels[groups.parts[one.example]]
             smooth, rough = panels.norms[:, -1].sum(), panels.norms[:, 0].sum()
-            one.kinked = bool(smooth > ALL_KINKS * rough and rough > ROUNDINGS * self.mesh.evaluator.epsilon * size)
+            noticeable = rough > ROUNDINGS * self.mesh.evaluator.epsilon * size
+            # Bends look like kinks: where the model has none, many features are a better witness than many looks.
+            none = self.mesh.evaluator.smooth and may_be_broad(self.mesh.evaluator.features, self.mesh.pieces)
+            one.kinked = bool(not none and smooth > ALL_KINKS * rough and noticeable)
             if panels.sketch.size:
                 some = np.unique(np.linspace(0, len(panels) - 1, MANY).astype(np.int64))
                 count, one.spread = independent(panels.sketch[some].reshape(-1, panels.sketch.shape[-1]))
@@ -354,7 +390,8 @@ class ClaimTest:
 
     The gradient there is compared with what the nodes around it say it is, by straight lines or by a polynomial, whichever is
     closer; over the width of one cell, that must not be far above the error that is claimed. The score there must be the one
-    that scores and slopes at these nodes say.
+    that scores and slopes at these nodes say. Claims that rest on few nodes must meet more: over the whole path, polynomials
+    through the nodes are within the tolerance of the gradients themselves.
 
     Args:
         mesh: the panels.
@@ -373,8 +410,9 @@ class ClaimTest:
         wanted = [(0, 0) if self._too_few(claim) else self._wanted(claim) for claim in claims]
         gradients, pieces = sum(count for count, _ in wanted) * len(shares), len(shares)
         # Each piece elsewhere: several baselines may hide the same thing at the same place.
-        times = [np.roll(PLACES, -p * count)[:count] for count, _ in wanted for p in range(pieces)]
-        times += [np.roll(PLACES, -count * pieces - p * more)[:more] for count, more in wanted for p in range(pieces)]
+        every = places(mesh.evaluator.features, pieces)
+        times = [np.roll(every, -p * count)[:count] for count, _ in wanted for p in range(pieces)]
+        times += [np.roll(every, -count * pieces - p * more)[:more] for count, more in wanted for p in range(pieces)]
         owner = np.tile(np.repeat(np.arange(len(claims)), pieces), 2)
         line = np.array([p * mesh.examples + claim.one.example for claim in claims for p in range(pieces)] * 2, np.int64)
         counts = np.array([len(part) for part in times], np.int64)
@@ -401,8 +439,11 @@ class ClaimTest:
         self.place = (self.t - panels.start[self.panel]) / self.width
         self.kept: Bools = panels.slots[self.panel, 0] >= 0
 
-    def _too_few(self, claim: Claim) -> bool:
+    def _early(self, claim: Claim) -> bool:
         return bool(self.cells * len(claim.index) + len(self.shares) < FEWEST)
+
+    def _too_few(self, claim: Claim) -> bool:
+        return self._early(claim) and (not claim.one.broad or claim.one.suspect)
 
     def _wanted(self, claim: Claim) -> tuple[int, int]:
         """How many gradients and how many scores to look at on each piece."""
@@ -413,7 +454,9 @@ class ClaimTest:
         if found.size == 0:
             gradients, scores = NOTHING, SCORES
         elif error <= EASY * self.tol * found.size and nodes <= FEW_NODES:
-            gradients, scores = THOROUGH, SCORES
+            gradients, scores = (2 * USUAL, 0) if one.broad and not one.suspect else (THOROUGH, SCORES)
+        elif self._early(claim):
+            gradients = USUAL
         elif one.suspect or (one.kinked and one.looks < FEWEST_LOOKS):
             gradients = THOROUGH
         elif nodes <= FEW_NODES and (one.looks < ENOUGH_LOOKS or nodes <= FEWEST):
@@ -423,8 +466,10 @@ class ClaimTest:
         return math.ceil(gradients / pieces), math.ceil(scores / pieces)
 
     def note(self, done: Evaluated) -> None:
-        """Take in gradients and scores at some of the nodes."""
-        self._compare(self.index[done.index], done.terms, done.scores)
+        """Take in gradients and scores at some of the nodes, and keep those that will be looked at again."""
+        which = self.index[done.index]
+        self._compare(which, done.terms, done.scores)
+        self.mesh.keep_off_grid(self.line[which], self.t[which], done)
 
     def note_scores(self, scores: Floats) -> None:
         """Take in the scores at those points where only these are looked at."""
@@ -460,14 +505,21 @@ class ClaimTest:
         wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound + allowed)
         everywhere = self._out_of_step(share, size)
         wrong |= everywhere
-        for k in np.unique(self.owner[wrong]).tolist():
-            mine = wrong & (self.owner == k)
+        soon = self._too_soon(size) & ~wrong
+        for k in np.unique(self.owner[wrong | soon]).tolist():
+            mine = (wrong | soon) & (self.owner == k)
             seen = float((share * np.maximum(self.off, self.apart))[mine].max())
             if everywhere[mine].any():
                 seen = max(seen, float((share * self.off / self.width)[mine].mean()) * len(self.shares))
-            self.claims[k].one.suspect = True
+            self.claims[k].one.suspect |= bool(wrong[mine].any())
             out[self.claims[k].one.example] = Refutation(seen, self._to_halve(self.claims[k], self.panel[mine]))
         return out
+
+    def _too_soon(self, size: Floats) -> Bools:
+        """Points of claims from few nodes by which gradients are further than the tolerance from polynomials, on average."""
+        early = np.array([self._early(claim) for claim in self.claims], bool)[self.owner]
+        scale = np.array([swing(self.cells, place) for place in self.place.tolist()])
+        return np.asarray(early & (self.off / self.width > scale * self.tol * size[self.owner]))
 
     def _out_of_step(self, share: Floats, size: Floats) -> Bools:
         """All points of the examples without kinks whose gradients are off wherever one looks."""

@@ -186,14 +186,23 @@ class Mesh:
         evaluator: evaluates new nodes.
         memory: the user's limit in bytes, two fifths of which are for kept gradients; None for the usual one.
         halvings: how many times the path of a fresh example is halved before it is judged.
-        off_grid: times off the grid that are evaluated with the start of a line, (k,).
+        off_grid: times off the grid whose gradients are kept once they have been evaluated, (k,).
+        at_once: whether they are evaluated with the start of a line.
     """
 
     def __init__(
-        self, rule: PanelRule, evaluator: Evaluator, memory: int | None, *, halvings: int = 1, off_grid: Floats = NO_TIMES
+        self,
+        rule: PanelRule,
+        evaluator: Evaluator,
+        memory: int | None,
+        *,
+        halvings: int = 1,
+        off_grid: Floats = NO_TIMES,
+        at_once: bool = True,
     ) -> None:
         self.rule, self.evaluator = rule, evaluator
         self.halvings, self.off_grid = halvings, off_grid
+        self.start_times = off_grid if at_once else NO_TIMES
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         here = has_float64(evaluator.device) and evaluator.features * self.examples > LITTLE
         self.device = evaluator.device if here else torch.device("cpu")
@@ -201,7 +210,7 @@ class Mesh:
         block = BLOCK_BYTES.get(self.device.type, BLOCK_BYTES["cpu"])
         self.block_bytes = block if memory is None else min(block, memory // 32)
         # Room for an example: two rounds of nodes on each piece, and its sums (four float64 rows a piece).
-        nodes = 2 * rule.cells * 2**halvings + halvings + len(off_grid)
+        nodes = 2 * rule.cells * 2 ** max(halvings, 1) + halvings + len(self.start_times)
         self.slots_per_example = self.pieces * (nodes + 4 * 8 // evaluator.dtype.itemsize)
         least = self.pieces * nodes + 2 * rule.cells
         capacity = max(store_bytes // (evaluator.features * evaluator.dtype.itemsize), least)
@@ -296,12 +305,13 @@ class Mesh:
             new, steps = group.slots < 0, group.slots.shape[1] - 1
             times.append((start[group.at, None] + width[group.at, None] * np.arange(steps + 1) / steps)[new])
             lines.append(np.broadcast_to(line[group.at, None], new.shape)[new])
-        extra = len(fresh_lines) * len(self.off_grid)
-        t = np.concatenate([*times, np.tile(self.off_grid, len(fresh_lines))])
-        where = np.concatenate([*lines, np.repeat(fresh_lines, len(self.off_grid))])
+        extra = len(fresh_lines) * len(self.start_times)
+        t = np.concatenate([*times, np.tile(self.start_times, len(fresh_lines))])
+        where = np.concatenate([*lines, np.repeat(fresh_lines, len(self.start_times))])
         taken = self.store.take(len(t))
-        self.off_grid_slots[fresh_lines] = mine = taken[len(t) - extra :].reshape(len(fresh_lines), len(self.off_grid))
-        self.store.hold(mine)
+        if extra:
+            self.off_grid_slots[fresh_lines] = mine = taken[len(t) - extra :].reshape(len(fresh_lines), -1)
+            self.store.hold(mine)
         for group, mine in zip(groups, np.split(taken, np.cumsum([len(part) for part in times]))[:-1], strict=True):
             group.slots[group.slots < 0] = mine
         return Nodes(t, where % self.examples, where // self.examples), taken
@@ -368,6 +378,17 @@ class Mesh:
         self.panels = self.panels[kept]
         self.place[examples] = -1
         return np.where(kept, np.cumsum(kept) - 1, -1)
+
+    def keep_off_grid(self, line: Ints, t: Floats, done: Evaluated) -> None:
+        """Keep what came of points off the grid, on some lines, at times that are looked at again; others are passed by."""
+        for number, time in enumerate(self.off_grid):
+            which = np.flatnonzero((t == time) & (self.off_grid_slots[line, number] < 0))
+            if 0 < len(which) <= self.store.room:
+                slots = self.store.take(len(which))
+                terms = done.terms[torch.as_tensor(which, device=done.terms.device)]
+                self.store.put(slots, Evaluated(done.index[which], done.scores[which], done.slopes[which], terms))
+                self.store.hold(slots)
+                self.off_grid_slots[line[which], number] = slots
 
     def off_grid_slot(self, line: Ints, t: Floats) -> Ints:
         """The slots of points off the grid, -1 where they were not evaluated with their line, (points,)."""
