@@ -164,9 +164,10 @@ class ExampleCertificate:
             )
         if self.status is Status.NOISE:
             wider = "a model and input in " + ("float32" if self.precision in ("bfloat16", "float16") else "float64")
+            use = "precision='float32'" if self.moved else wider
             return (
-                f"gradients in {self.precision} are not precise enough for a tolerance of {percent(self.tol)}; "
-                f"use {'precision=' + repr('float32') if self.moved else wider} or a tolerance above {percent(self.error)}"
+                f"gradients in {precision_words(self.precision)} are not precise enough for a tolerance of "
+                f"{percent(self.tol)}; use {use} or a tolerance above {percent(self.error)}"
             )
         if self.status is Status.JUMP:
             return self._unseen_change()
@@ -212,12 +213,21 @@ class ExampleCertificate:
             f"{accuracy}{spent}  {self.status.value}"
         )
         if self.moved:
-            line += f"  in {self.precision}, within {percent(self.moved)} of float32"
+            line += f"  in {precision_words(self.precision)}, within {percent(self.moved)} of float32"
         if self.note:
             line += f"  {self.note}"
         if self.remedy:
             line += f": {self.remedy}"
         return shown(line)  # notes and names may come from a file
+
+
+def precision_words(precision: str) -> str:
+    """What a model computed in, as a reader says it.
+
+    >>> precision_words("tf32-backward")
+    'float32 with TF32 backward passes'
+    """
+    return "float32 with TF32 backward passes" if precision == "tf32-backward" else precision
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,5 +312,5 @@ def test_a_captured_function_picks_the_same_scores() -> None:
 
 
 def test_sizes() -> None:
-    assert [size_for(rows) for rows in (1, 4, 5, 17, 64, 65, 1025)] == [4, 4, 10, 19, 64, 96, None]
+    assert [size_for(rows) for rows in (1, 4, 5, 17, 64, 65, 1025)] == [4, 4, 7, 19, 64, 96, None]
     assert list(SIZES) == sorted(SIZES)

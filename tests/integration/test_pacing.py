@@ -15,7 +15,7 @@ from integrand.integration.mesh import Split
 from integrand.quadrature.panel_rules import FIVE_POINT
 from tests.problems import Problem, cases
 
-GPU = Pacing(2, 3, 0.97)
+GPU = Pacing(2, 3, 0.97, checked=True)
 PROBLEMS = [p for p in cases((torch.float64,)) if p.kind in ("polynomial", "smooth", "kinked", "needle")]
 
 
@@ -60,7 +60,7 @@ def test_a_kinked_network_takes_fewer_rounds_and_hardly_more_gradients(monkeypat
         found = {}
         for deepest in (1, 3):
             with pytest.MonkeyPatch.context() as patch:
-                seen = rounds(patch, Pacing(2, deepest, 0.97))
+                seen = rounds(patch, Pacing(2, deepest, 0.97, checked=True))
                 found[deepest] = ig.integrated_gradients(deep(seed), x, target=0, tol=0.01)
                 spent[deepest] += [len(seen), found[deepest].certificate.gradients]
         assert found[3].certificate.converged
@@ -85,11 +85,19 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
         device = torch.device("cuda")
         pieces = (None,)
         features = size
+        smooth = kinked = False
+
+        def measure_rows(self) -> None:
+            """What the model is made of is not known here."""
 
         class function:
             examples = count
 
-    assert Pacing.of(Somewhere(), FIVE_POINT).first == first  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(first, 3, 0.97, checked=first == 2)  # type: ignore[arg-type]
+    Somewhere.kinked = True
+    assert Pacing.of(Somewhere(), FIVE_POINT).first == (3 if (size, count) == (10**5, 1) else first)  # type: ignore[arg-type]
+    Somewhere.smooth, Somewhere.kinked = True, False
+    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(0, 3, 0.97, checked=True)  # type: ignore[arg-type]
     Somewhere.device = torch.device("cpu")  # few features are judged by two panels at the least
     assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(0, 1, 0.99)  # type: ignore[arg-type]
     Somewhere.features = FEATURES - 1

@@ -30,8 +30,8 @@ from ..trees import Leaves
 from .precision import PrecisionMode
 from .torch_function import TorchFunction
 
-SIZES = (4, 10, 19, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-"""Rows of a graph; smaller chunks are padded. A path starts with 9 nodes, or with 17 and two off the grid."""
+SIZES = (4, 7, 10, 13, 19, 24, 33, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Rows of a graph; smaller chunks are padded. A path starts with 5, 9 or 17 nodes, mostly with two off the grid, or with 33."""
 
 USES = 2
 """Chunks of a size that run without a graph before one is captured: capturing takes as long as several."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,18 +16,23 @@ from torch import Tensor
 
 from ..arrays import Bools, Floats, Ints
 from ..functions.call import RunsRows
-from ..functions.function import Function
-from ..functions.model_state import PROCESS
+from ..functions.model_state import PROCESS, tf32
 from ..trees import Leaves
 from .torch_function import TorchFunction
 
-Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "tf32-backward", "tf32", "bfloat16", "float16"]
 """``auto``: less than float32 on a GPU, where that pays and keeps the tolerance, as measured on the spot."""
+
+BACKWARD = "tf32-backward"
+"""Float32 forward, so that scores and the states of all units are right, and TF32 backward, which is then a linear map."""
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 ROUNDING = {"tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""The relative rounding of each mode: half the distance between neighbouring numbers at 1."""
+"""The relative rounding of each mode's scores: half the distance between neighbouring numbers at 1."""
+
+GRADIENT_ROUNDING = {**ROUNDING, BACKWARD: 2.0**-11}
+"""That of its gradients."""
 
 PROVEN = 0.25
 """Over the mean along a path: how large gradients must be at the checked nodes for the check to say something about it."""
@@ -46,22 +53,32 @@ class PrecisionMode:
         """Whether this is less than what the model and its input are in."""
         return self.name != "float32"
 
+    @property
+    def low_scores(self) -> bool:
+        """Whether forward passes are in less than what the model and its input are in, too."""
+        return self.name not in ("float32", BACKWARD)
+
     @contextmanager
     def switched(self) -> Iterator[None]:
-        """TF32 switched on for the process while in this context, if this mode means TF32; otherwise nothing."""
-        if self.name != "tf32":
+        """TF32 as this mode needs it, for the process, while in this context; where it needs none, nothing."""
+        if self.name not in ("tf32", BACKWARD):
             yield
             return
-        with PROCESS.claimed(switches={"tf32": True}):
+        # Who turns the switch between two passes has it to itself.
+        with PROCESS.claimed(switches={"tf32": True if self.name == "tf32" else (BACKWARD, threading.get_ident())}):
             yield
 
-    def value_and_grad(self, function: Function, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
-        """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""
+    def applied(self, function: TorchFunction) -> TorchFunction:
+        """The function as this mode computes it, inside :meth:`switched`."""
+        if self.name == BACKWARD:
+            return replace(function, backward=partial(tf32, True))
         half = HALF.get(self.name)
-        if half is not None and isinstance(function, TorchFunction):
-            function = replace(function, run=AutocastRun(function.run, half), inside=Counter())
+        return function if half is None else replace(function, run=AutocastRun(function.run, half), inside=Counter())
+
+    def value_and_grad(self, function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
+        """Scores (N,) in float32 and gradients of a function at points, computed in this mode."""
         with self.switched():
-            scores, gradients = function.value_and_grad(leaves, rows, scale=self.scale)
+            scores, gradients = self.applied(function).value_and_grad(leaves, rows, scale=self.scale)
         return scores.float(), gradients
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..arrays import Floats
@@ -57,6 +57,7 @@ class TorchFunction:
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
         kinks: whether gradients went through operations whose gradients may jump, once there were any; at most one entry.
+        backward: a context for backward passes, which may be of another precision than forward passes.
     """
 
     run: RunsRows
@@ -70,6 +71,7 @@ class TorchFunction:
     layered: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
     kinks: list[bool] = field(default_factory=list, compare=False)
+    backward: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def look_inside(self, scores: Tensor) -> None:
         """Take note of what the graph behind some scores is made of, the first time."""
@@ -106,7 +108,9 @@ class TorchFunction:
             outputs = self.run(points, rows)
             scores = self._scored(outputs, rows)
             total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
-            found = filled(torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True), points)
+            with self.backward():
+                gradients = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
+            found = filled(gradients, points)
         if scale != 1.0:
             found = tuple(gradient / scale for gradient in found)
         return (scores if create_graph else scores.detach()), found
@@ -130,7 +134,8 @@ class TorchFunction:
                 scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
                 # Rows with fewer targets than others are not differentiated again.
                 seeds = (examples >= 0).to(scores.device, scores.dtype)
-                gradients = torch.autograd.grad(scores, points, seeds, retain_graph=number < len(asked), allow_unused=True)
+                with self.backward():
+                    gradients = torch.autograd.grad(scores, points, seeds, retain_graph=number < len(asked), allow_unused=True)
                 out.append((scores.detach(), filled(gradients, points)))
         return out
 
@@ -379,22 +384,23 @@ def dtypes_inside(scores: Tensor) -> Counter[torch.dtype]:
 
 SMOOTH = frozenset(
     # arithmetic and functions of single numbers
-    "add sub rsub neg mul div reciprocal pow sqrt rsqrt exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh sigmoid atan "
-    "asinh erf erfc gelu silu mish softplus log_sigmoid_forward glu lerp addcmul addcdiv logaddexp square "
+    "add sub rsub neg mul div reciprocal pow sqrt rsqrt exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh sigmoid "
+    "atan asinh erf erfc gelu silu mish softplus log_sigmoid_forward glu lerp addcmul addcdiv logaddexp square "
     # products and layers
     "mm bmm mv dot addmm addmv baddbmm addbmm linear mkldnn_linear matmul convolution mkldnn_convolution conv_tbc embedding "
     "native_layer_norm native_group_norm native_batch_norm cudnn_batch_norm fused_rms_norm avg_pool2d avg_pool3d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d native_dropout thnn_fused_lstm_cell thnn_fused_gru_cell "
-    "mkldnn_rnn_layer cudnn_rnn softmax safe_softmax masked_softmax log_softmax logsumexp "
+    "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d native_dropout thnn_fused_lstm_cell "
+    "thnn_fused_gru_cell mkldnn_rnn_layer cudnn_rnn softmax safe_softmax masked_softmax log_softmax logsumexp "
     "scaled_dot_product_flash_attention scaled_dot_product_flash_attention_for_cpu scaled_dot_product_efficient_attention "
     "scaled_dot_product_cudnn_attention scaled_dot_product_fused_attention_overrideable "
     # sums and moments
     "sum mean var std var_mean std_mean prod cumsum trace linalg_vector_norm "
     # numbers moved about
-    "view unsafe_view reshape_alias expand permute transpose t squeeze unsqueeze select slice split split_with_sizes unsafe_split "
-    "unbind stack cat clone to_copy alias as_strided repeat unfold flip roll narrow_copy index index_select gather diagonal "
-    "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu masked_fill pixel_shuffle "
-    "upsample_nearest1d upsample_nearest2d upsample_linear1d upsample_bilinear2d upsample_bicubic2d im2col col2im".split()
+    "view unsafe_view reshape_alias expand permute transpose t squeeze unsqueeze select slice split split_with_sizes "
+    "unsafe_split unbind stack cat clone to_copy alias as_strided repeat unfold flip roll narrow_copy index index_select "
+    "gather diagonal constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu "
+    "masked_fill pixel_shuffle upsample_nearest1d upsample_nearest2d upsample_linear1d upsample_bilinear2d upsample_bicubic2d "
+    "im2col col2im".split()
 )
 """Operations of torch whose gradients do not jump."""
 
@@ -408,7 +414,7 @@ def kinked_node(node: Any) -> bool:
     """Whether a node of autograd's graph may have a gradient that jumps; what is not known may.
 
     >>> x = torch.ones(2, requires_grad=True)
-    >>> [kinked_node(y.grad_fn) for y in (x.relu(), x.exp(), nn.functional.gelu(x), x.clamp_min(0), x.clamp_min(1e-12))]
+    >>> [kinked_node(y.grad_fn) for y in (x.relu(), x.exp(), x.softmax(0), x.clamp_min(0), x.clamp_min(1e-12))]
     [True, False, False, True, False]
     """
     name = node.name()

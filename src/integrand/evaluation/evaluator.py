@@ -167,6 +167,11 @@ class Evaluator:
         return self.function.kinks == [False]
 
     @property
+    def kinked(self) -> bool:
+        """Whether some operation that gradients go through may have one that jumps; False before that is known."""
+        return self.function.kinks == [True]
+
+    @property
     def runner(self) -> Runner:
         """Runs the model; a worker has a runner of its own, with its own copy of the model."""
         return self._runner if self.workers is None else self.workers.runner

@@ -1,7 +1,8 @@
 """Choosing the precision mode a model runs in: float32, or less, with proof.
 
 TF32 and half precision are several times as fast on a GPU, and they shift attributions: those of transformers by a fraction of
-a per cent, those of convolutional networks by several (docs/speed.md). So neither is taken on trust: at one node of every path
+a per cent, those of convolutional networks by several (docs/speed.md), unless TF32 is kept to the backward pass. None of them
+is taken on trust: at one node of every path
 the model runs in both modes, and the difference counts into the error. Where that is too much, it runs in both at two nodes;
 their mean difference is added to the result, since what comes of rounded weights is the same all along the path, and how much
 the differences vary counts into the error. Nothing is remembered from one call to the next: the same call chooses the same
@@ -18,15 +19,16 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import ROUNDING, Precision, PrecisionMode, PrecisionShift
+from ..backends.precision import BACKWARD, GRADIENT_ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT
 from ..trees import Leaves, add_rows, flat
 from .evaluator import Evaluator
 
-TRIED = ("float16", "tf32")
-"""The faster one first; where its range is too small, the other has that of float32."""
+TRIED = ("float16", "tf32", BACKWARD)
+"""The fastest one first; where its range is too small, the others have that of float32. Networks with kinks, whose units change
+sides in a lower precision, are tried with the last one only."""
 
 SAFETY, UNSURE = 1.5, 2.0
 """Differences at nodes that were not checked may vary by more than at those that were; the more so where these are few."""
@@ -43,8 +45,9 @@ HOPELESS = 10.0
 ONE, TWO = (0.5,), (0.25, 0.75)
 """Where a path is checked."""
 
-WORTH = 2 << 30
-"""Bytes of activations of a first refinement round, from which on arithmetic outweighs the check on a GPU."""
+WORTH, WORTH_BACKWARD = 2 << 30, 256 << 20
+"""Bytes of activations of a first refinement round, from which on arithmetic outweighs the check on a GPU: of a mode that makes
+gradients several times as fast, and of one whose forward pass needs no check."""
 
 LARGEST = 16.0
 """The most that the largest gradient is scaled to in float16, whose smallest numbers are not small."""
@@ -60,21 +63,24 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
     """
     if wanted not in get_args(Precision):
         raise OptionError(f"got precision={wanted!r}; expected one of {', '.join(map(repr, get_args(Precision)))}.")
-    if wanted == "float32" or (wanted == "auto" and not _worth_trying(evaluator)):
-        return
     asked = wanted != "auto"
+    tried = (wanted,) if asked else _worth_trying(evaluator)
+    if wanted == "float32" or not tried:
+        return
     if asked:
         _check_possible(evaluator, wanted)
         evaluator.measure_rows()  # which CUDA graphs need to know, and the checked nodes would measure without telling them
     few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
-    for name in (wanted,) if asked else TRIED:
+    for name in tried:
         for times in (TWO,) if asked or few else (ONE, TWO):
             found = _compared(evaluator, name, times, start=few and not asked)
             shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
             if asked or shifts.max() <= room:
                 evaluator.runner.mode = found.mode
                 nothing, every = np.zeros_like(shifts), np.ones(len(shifts), bool)
-                evaluator.shift = PrecisionShift(shifts, found.sizes, found.mean, found.starts, ROUNDING[name], nothing, every)
+                evaluator.shift = PrecisionShift(
+                    shifts, found.sizes, found.mean, found.starts, GRADIENT_ROUNDING[name], nothing, every
+                )
                 return
             if shifts.max() > HOPELESS * room:
                 break
@@ -88,18 +94,21 @@ def choose_precision_again(evaluator: Evaluator, tol: float) -> None:
         choose_precision(evaluator, cast(Precision, name), tol)
 
 
-def _worth_trying(evaluator: Evaluator) -> bool:
-    """Whether less than float32 may save time: on a GPU, where there is enough to do."""
+def _worth_trying(evaluator: Evaluator) -> tuple[str, ...]:
+    """What may save time, the fastest first: something where there is enough to do for a GPU."""
     if evaluator.device.type != "cuda" or not evaluator.plain() or evaluator.dtype != torch.float32:
-        return False
+        return ()
     evaluator.measure_rows()
     lines = evaluator.function.examples * len(evaluator.pieces)
-    return FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes >= WORTH
+    work = FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes
+    if work < WORTH_BACKWARD:
+        return ()
+    return TRIED if evaluator.smooth and work >= WORTH else TRIED[-1:]
 
 
 def _check_possible(evaluator: Evaluator, name: str) -> None:
-    if name == "tf32" and evaluator.device.type != "cuda":
-        raise OptionError(f"got precision='tf32' on a {evaluator.device.type}; expected a CUDA GPU. Leave precision out.")
+    if name in ("tf32", BACKWARD) and evaluator.device.type != "cuda":
+        raise OptionError(f"got precision={name!r} on a {evaluator.device.type}; expected a CUDA GPU. Leave precision out.")
     dtypes = {leaf.dtype for leaf in evaluator.function.inputs}
     if dtypes != {torch.float32} or evaluator.precision != "float32":
         raise OptionError(

@@ -56,7 +56,8 @@ class Runner:
 
     def several_targets(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
         """Scores and gradients of several targets from one forward pass; see :meth:`TorchFunction.value_and_grads`."""
-        return self.function.value_and_grads(leaves, rows, asked)
+        with self.mode.switched():
+            return self.mode.applied(self.function).value_and_grads(leaves, rows, asked)
 
     @contextmanager
     def in_mode(self, mode: PrecisionMode) -> Iterator[None]:

@@ -54,8 +54,8 @@ class TargetSharing:
     def gradients_at(self, evaluator: Evaluator, nodes: Nodes) -> Iterator[Evaluated]:
         """Scores and gradients at nodes: those at one point from one forward pass, the others one by one."""
         left = np.ones(len(nodes), bool)
-        # A lower precision checks its own passes; several workers have the nodes dealt out to them.
-        alone = self.refused or evaluator.runner.low or evaluator.workers is not None
+        # Scores in a lower precision are checked pass by pass; several workers have the nodes dealt out to them.
+        alone = self.refused or evaluator.runner.mode.low_scores or evaluator.workers is not None
         for points in () if alone else _gathered(nodes, self.lead, _room(evaluator)):
             for done in self._together(evaluator, nodes, points):
                 left[done.index] = False

@@ -492,8 +492,9 @@ def _without_cudnn(_: object) -> Iterator[None]:
 
 
 @contextmanager
-def _tf32(on: bool) -> Iterator[None]:
-    """TF32 on a GPU on or off. It moves attributions of image networks by per cent."""
+def tf32(on: Hashable) -> Iterator[None]:
+    """TF32 on a GPU on (True) or off: in forward passes it moves attributions of image networks by per cent."""
+    on = on is True
     cudnn, precision, wanted = torch.backends.cudnn, torch.get_float32_matmul_precision(), "high" if on else "highest"
     before = cudnn.allow_tf32
     try:
@@ -528,7 +529,7 @@ PROCESS = SharedProcess(
         "onednn": _without_onednn,
         "compiler": lambda _: torch.compiler.set_stance("force_eager"),
         "cudnn": _without_cudnn,
-        "tf32": _tf32,
+        "tf32": tf32,
         "waiting for a GPU": _no_waiting,
         "capturing": nullcontext,  # a CUDA graph
     }

@@ -106,20 +106,29 @@ class Pacing:
         first: how many times a path is halved at first.
         deepest: how many times a panel is halved at the most, where a round costs more than its nodes and the plan says so.
         aim: what plans aim for, over the tolerance: a little below, so that the last round does not miss it by a hair.
+        checked: whether the gradients that claims are looked at by are evaluated at once, with the first round.
     """
 
     first: int
     deepest: int
     aim: float
+    checked: bool = False
 
     @staticmethod
     def of(evaluator: Evaluator, rule: PanelRule) -> Pacing:
         """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
+        broad = may_be_broad(evaluator.features, len(evaluator.pieces))
         if evaluator.device.type == "cpu":
-            return Pacing(0 if may_be_broad(evaluator.features, len(evaluator.pieces)) else 1, 1, 0.99)
+            return Pacing(0 if broad else 1, 1, 0.99)
+        evaluator.measure_rows()
+        if broad and evaluator.smooth:
+            return Pacing(0, 3, 0.97, checked=True)
         lines = evaluator.function.examples * len(evaluator.pieces)
-        free = FREE if evaluator.features > SMALL else FREE_SMALL
-        return Pacing(2 if rule.count(2) * lines <= free else 1, 3, 0.97)
+        large = evaluator.features > SMALL
+        if large and evaluator.kinked and rule.count(3) * lines <= FREE:  # whose networks always need more
+            return Pacing(3, 3, 0.97)
+        first = 2 if rule.count(2) * lines <= (FREE if large else FREE_SMALL) else 1
+        return Pacing(first, 3, 0.97, checked=first == 2)
 
     def depth(self, rounds: int, *, kinked: bool) -> int:
         """How many times a panel may be halved after so many rounds.
@@ -162,7 +171,7 @@ class GradientIntegral:
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
         self.pacing = Pacing.of(evaluator, rule)
         # Where a round costs more than its nodes, those that claims are looked at by are evaluated at once.
-        off_grid, at_once = places(evaluator.features, self.pieces)[:USUAL], self.pacing.first > 1
+        off_grid, at_once = places(evaluator.features, self.pieces)[:USUAL], self.pacing.checked
         self.mesh = Mesh(rule, evaluator, memory, halvings=self.pacing.first, off_grid=off_grid, at_once=at_once)
         self.errors = ErrorEstimator(self.mesh, self.shares)
         self.writer = CertificateWriter(evaluator, self.mesh, self.shares)
@@ -256,7 +265,7 @@ class GradientIntegral:
                 raise
             self._give_up_precision()  # in float32 it will show whether it is the model or the precision
             return False
-        if self.evaluator.shift is not None and self.evaluator.runner.low:
+        if self.evaluator.shift is not None and self.evaluator.runner.mode.low_scores:
             from .fixed import end_scores_in_full
 
             full = end_scores_in_full(self.evaluator, fresh)
@@ -290,7 +299,7 @@ class GradientIntegral:
         missed = (Status.BUDGET, Status.NOISE)
         due = [step for step in decisions if step.status in missed or (step.status is None and step.one.rounds in LOOKS)]
         odd = [step for step in due if not step.one.hidden and self._unexplained(step)]
-        if not odd or self.evaluator.runner.low:
+        if not odd or self.evaluator.runner.mode.low_scores:
             return decisions
         examples = np.array([step.one.example for step in odd])
         room = np.array([self.limit - self._spent(example) >= MOST for example in examples])

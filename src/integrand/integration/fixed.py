@@ -192,7 +192,7 @@ class FixedSums:
         changes, roots = norms_of(self.difference)
         missed = np.abs(self.shares @ self.residual) - self.allowances
         odd = np.flatnonzero((errors > tol) & (missed > UNSEEN * changes * raising(changes, roots)))
-        if not len(odd) or self.evaluator.runner.low:
+        if not len(odd) or self.evaluator.runner.mode.low_scores:
             return {}
         return find_unseen(self.evaluator, odd, self.shares, ends=np.stack([self.starts, self.ends]), gradients=False)
 

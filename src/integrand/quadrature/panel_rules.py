@@ -395,7 +395,7 @@ def swing(cells: int, place: float) -> float:
     The error of a polynomial has the shape of the product of the distances to its nodes.
 
     >>> round(swing(4, 0.355), 2), swing(4, 2.0)
-    (2.22, 0.0)
+    (2.3, 0.0)
     """
     steps = np.arange(cells + 1)
     many = np.linspace(0, cells, 64 * cells + 1)

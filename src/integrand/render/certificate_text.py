@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ..certificate import Certificate, ExampleCertificate, Status
+from ..certificate import Certificate, ExampleCertificate, Status, precision_words
 from ..words import number, percent
 from .escaping import escape
 
@@ -252,7 +252,7 @@ def certificate_table(certificate: Certificate) -> str:
 
 
 def _precision(example: ExampleCertificate) -> str:
-    return example.precision + (f", within {percent(example.moved)} of float32" if example.moved else "")
+    return precision_words(example.precision) + (f", within {percent(example.moved)} of float32" if example.moved else "")
 
 
 def _accuracy(example: ExampleCertificate) -> list[tuple[str, str, str]]:
