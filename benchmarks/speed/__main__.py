@@ -37,8 +37,8 @@ from .store import Results
 from .table import told
 
 DEFAULTS = {
-    "cuda": {"reference_seconds": 30.0, "chunk": 128, "limit": 20.0, "patience": 0.1, "rounds": 2},
-    "cpu": {"reference_seconds": 300.0, "chunk": 8, "limit": 200.0, "patience": 10.0, "rounds": 3},
+    "cuda": {"reference_seconds": 30.0, "chunk": 128, "limit": 20.0, "patience": 0.2, "rounds": 2},
+    "cpu": {"reference_seconds": 300.0, "chunk": 8, "limit": 200.0, "patience": 10.0, "rounds": 2},
 }
 TINY = {"nodes": 64, "reference_seconds": 10.0, "limit": 3.0, "patience": 0.2, "rounds": 1, "inputs_per_row": 2}
 RANDOM_COUNT = 4

@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from torch import nn
 from . import measure, reference
 from .cases import Case, spread
 from .inputs import Sources
-from .ladder import RUNGS, SHARE, Climb, for_all, next_rung
+from .ladder import RUNGS, SHARE, Climb, OutOfTime, for_all, next_rung
 from .measure import once
 from .peers import DEFAULT, FLOAT32, NAMED, Peer, conditions, integrand
 from .reference import Effort, Reference
 from .rules import RULES, gauss_legendre, integrated
 from .store import Results, Row
+from .table import SURE
 
 STEPS = 50
 """Captum's default."""
@@ -91,7 +93,8 @@ class Contest:
         self.key, self.settings, self.results = key, settings, results
         self.cases = [case.to(settings.device) for case in cases]
         self.device = self.cases[0].x.device
-        self.row: Row = results.row(key, name=first.name, weights=first.weights, kinked=first.kinked)
+        facts = {"kinked": first.kinked, "image": first.x.ndim == 4}
+        self.row: Row = results.row(key, name=first.name, weights=first.weights, **facts)
         self.known = known if known and known["weights"] == first.weights else {}
         self.references: dict[str, Reference] = {}
         self.names = [name for name in settings.peers if not self.known or name in self.known["fixed"]]
@@ -104,6 +107,7 @@ class Contest:
         now = time.perf_counter()
         searched = [case for case in self.cases if self._before(now + SEARCHING * (deadline - now), case, self._search, say)]
         self._fix(deadline)
+        self._compare(say)
         self.results.save()
         done = [case for case in searched if self._before(deadline, case, self._time, say)]
         return len(done) == len(self.cases)
@@ -133,12 +137,13 @@ class Contest:
             for where in ("errors", "fewest"):
                 entry[where][name] = told.get(where, {}).get(name, {}) | entry[where].get(name, {})
             fewest = entry["fewest"][name]
-            missing = [tol for tol in self.settings.tolerances if str(tol) not in fewest]
+            sure = [tol for tol in self.settings.tolerances if found.doubt <= SURE * tol]
             climb = self._climb(case, name)
-            for tol in sorted(missing, reverse=True):
-                fewest[str(tol)] = climb.fewest(tol, self._guess(case, name, tol))
+            for tol in sorted((tol for tol in sure if str(tol) not in fewest), reverse=True):
+                with suppress(OutOfTime):
+                    fewest[str(tol)] = climb.fewest(tol, self._guess(case, name, tol))
+                    said.append(f"{name} {fewest[str(tol)] or 'over ' + str(RUNGS[-1])} steps to {tol:.0%}")
             self._keep(case, name, climb)
-            said += [f"{name} {fewest[str(tol)]} steps to {tol:.0%}" for tol in missing]
         return ", ".join(said) and f"doubt {found.doubt:.2%} with {found.nodes} nodes, {', '.join(said)}"
 
     def _climb(self, case: Case, name: str) -> Climb:
@@ -168,6 +173,8 @@ class Contest:
         for name in self.names:
             for tol in self.settings.tolerances:
                 some = [case for case in self.cases if str(tol) in self._entry(case)["fewest"].get(name, {})]
+                if not some:
+                    continue
                 steps = for_all([self._entry(case)["fewest"][name][str(tol)] for case in some])
                 found = {"reached": False, "steps": RUNGS[-1], "within": 0}
                 while steps is not None:
@@ -205,8 +212,6 @@ class Contest:
         for name, (peer, steps) in wanted.items():
             if peer is not None and steps is not None:
                 ready[name] = self._fixed(case, name, peer, steps, pace, shared)
-        for peer in self.peers:
-            self._compare(case, peer)
         runs = {name: one.run for name, one in ready.items()}
         twins = {name: first for name, one in ready.items() if (first := next(n for n in runs if runs[n] is one.run)) != name}
         alone = {name: run for name, run in runs.items() if name not in twins}
@@ -218,16 +223,19 @@ class Contest:
         return ", ".join(f"{name} {run['seconds'] * 1e3:.0f} ms" for name, run in entry["runs"].items())
 
     def _wanted(self, case: Case) -> dict[str, tuple[Peer | None, int | None]]:
-        """The runs of an input: who, and with how many steps."""
+        """The runs of an input: who, and with how many steps; not those whose steps were not found for want of time."""
         wanted: dict[str, tuple[Peer | None, int | None]] = {}
         for tol in self.settings.tolerances:
             wanted[f"integrand {tol:g}"] = None, None
             for peer in self.peers:
-                name = f"fixed {tol:g}" if peer.name == "captum" else f"{peer.name} {tol:g}"
-                wanted[name] = peer, self.row["fixed"][peer.name][str(tol)]["steps"]
+                name = "fixed" if peer.name == "captum" else peer.name
+                if found := self.row["fixed"].get(peer.name, {}).get(str(tol)):
+                    wanted[f"{name} {tol:g}"] = peer, found["steps"]
                 if peer.name == "captum":
                     wanted["default"] = None, None
-                    wanted[f"oracle {tol:g}"] = peer, self._entry(case)["fewest"]["captum"][str(tol)] or RUNGS[-1]
+                    fewest = self._entry(case)["fewest"]["captum"]
+                    if str(tol) in fewest:
+                        wanted[f"oracle {tol:g}"] = peer, fewest[str(tol)] or RUNGS[-1]
         return wanted
 
     def _mine(self, case: Case, tol: float) -> Ready:
@@ -290,7 +298,7 @@ class Contest:
         chunks = self.row.setdefault("chunks", {})
         if peer.name not in chunks:
             most = max(found["steps"] for found in self.row["fixed"][peer.name].values())
-            chunks[peer.name] = measure.rows_at_a_time(peer, case, min(most, max(allowed, 2 * STEPS)))
+            chunks[peer.name] = measure.rows_at_a_time(peer, case, min(most, max(allowed, 32)))
         chunk = chunks[peer.name]
         few = chunk * max(allowed // chunk, 2)
         few = steps if 1.5 * few >= steps else few
@@ -306,15 +314,22 @@ class Contest:
             entry["measured"] = error
         if few < steps:
             entry["timed_steps"] = few
-        if name.startswith("oracle") and not self._entry(case)["fewest"]["captum"][str(float(name.split()[1]))]:
+        who, tol = name.split()[0], str(float(name.split()[1]))
+        fixed = self.row["fixed"][peer.name].get(tol, {}).get("reached")
+        if not (self._entry(case)["fewest"]["captum"][tol] if who == "oracle" else fixed):
             entry["reached"] = False
         one = shared[peer.name, few]
         return Ready(entry, one.run, one.first, steps / few)
 
-    def _compare(self, case: Case, peer: Peer, steps: int = 10) -> None:
-        """Once per network: that the peer's own answer is that of the plain loop whose errors are used."""
-        agreement = self.row.setdefault("agreement", {})
-        if peer.name not in agreement:
-            with conditions(case, FLOAT32):
-                values = peer.run(case, steps, None)
+    def _compare(self, say: Say, steps: int = 10) -> None:
+        """Once per network: that a peer's own answer is that of the plain loop whose errors are used; one that fails is out."""
+        agreement, case = self.row.setdefault("agreement", {}), self.cases[0]
+        for peer in [peer for peer in self.peers if peer.name not in agreement]:
+            try:
+                with conditions(case, FLOAT32):
+                    values = peer.run(case, steps, None)
+            except Exception as error:  # a finding, not a crash
+                say(f"  {self.key}: {peer.name} fails: {type(error).__name__}: {error}")
+                self.peers.remove(peer)
+                continue
             agreement[peer.name] = spread(values, integrated(case, RULES[peer.name](steps), self.settings.effort.chunk))

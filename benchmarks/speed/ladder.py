@@ -36,19 +36,19 @@ class Climb:
     pace: float = 0.0
 
     def fewest(self, tol: float, start: int = RUNGS[0]) -> int | None:
-        """The fewest steps that reach the error, or None if neither the last rung nor the time does.
+        """The fewest steps that reach the error; None if the last rung does not.
 
         From ``start`` up until the error is reached, then down until two rungs in a row do not reach it: errors of networks
         with kinks do not fall evenly, and a lucky rung is Captum's luck.
+
+        Raises:
+            OutOfTime: before a rung was found.
         """
         at = min(range(len(RUNGS)), key=lambda i: abs(math.log(RUNGS[i] / start)))
-        try:
-            while self.error(RUNGS[at]) > tol:
-                at += 1
-                if at == len(RUNGS):
-                    return None
-        except OutOfTime:
-            return None
+        while self.error(RUNGS[at]) > tol:
+            at += 1
+            if at == len(RUNGS):
+                return None
         best, missed = at, 0
         try:
             while at > 0 and missed < 2:

@@ -279,7 +279,7 @@ def speech(sources: Sources) -> Arrays:
             raise ValueError(f"{file} is not 16 kHz, one channel, 16 bits")
         samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2").astype(np.float32) / 32768
     code = Path(package.origin).parent / "data" / "silero_vad.jit"
-    return {"file": np.frombuffer(code.read_bytes(), dtype=np.uint8), **_heard(torch.as_tensor(samples), code)}
+    return {"code": np.frombuffer(code.read_bytes(), dtype=np.uint8), **_heard(torch.as_tensor(samples), code)}
 
 
 @torch.no_grad()

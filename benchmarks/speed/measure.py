@@ -34,12 +34,12 @@ def timed(
 ) -> dict[str, float]:
     """The median of the rounds, in which the competitors take turns, after their first runs, in which things are set up.
 
-    What takes longer than half the patience is run once more only; if it took four times the patience, not at all.
+    What takes longer than the patience is run once more only; if it took four times the patience, not at all.
     """
     took: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):
         for name, run in runs.items():
-            if min(first[name], *took[name], first[name]) <= (patience / 2 if number else 4 * patience):
+            if min(first[name], *took[name], first[name]) <= (patience if number else 4 * patience):
                 took[name].append(once(run, device))
     return {name: statistics.median(found or [first[name]]) for name, found in took.items()}
 

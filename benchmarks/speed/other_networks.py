@@ -122,7 +122,7 @@ exactly zero: integrand says so, and other methods give NaN."""
 def silero(count: int, sources: Sources) -> list[Case]:
     """silero-vad on windows of a recording: the probability of speech, from a quiet room."""
     found = sources.read("speech")
-    whole = torch.jit.load(io.BytesIO(found["file"].tobytes()), map_location="cpu").eval()
+    whole = torch.jit.load(io.BytesIO(found["code"].tobytes()), map_location="cpu").eval()
     model = whole._model
     quiet = QUIET * torch.randn(1, 512, generator=torch.Generator().manual_seed(0))
     out = []

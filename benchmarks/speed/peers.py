@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any
 from unittest import mock
 
@@ -48,55 +52,66 @@ def integrand(case: Case, tol: float, **options: Any) -> ig.Attribution:
 
 def captum(case: Case, steps: int, chunk: int | None) -> Tensor:
     """Captum's default rule, Gauss-Legendre."""
-    with _stand_ins():
-        from captum.attr import IntegratedGradients
-
-    method, target = IntegratedGradients(case.score.model), case.score.target
+    method, target = imported("captum.attr").IntegratedGradients(case.score.model), case.score.target
     values: Tensor = method.attribute(case.x, case.baseline, target=target, n_steps=steps, internal_batch_size=chunk)
     return values
 
 
 def saliency(case: Case, steps: int, chunk: int | None) -> Tensor:
     """PAIR's package: numpy in and out."""
-    with _stand_ins():
-        from saliency.core import INPUT_OUTPUT_GRADIENTS, IntegratedGradients
-
+    core = imported("saliency.core")
     device, dtype = case.x.device, case.x.dtype
 
     def call(values: Any, call_model_args: Any = None, expected_keys: Any = None) -> dict[str, Any]:
         points = torch.as_tensor(np.asarray(values), device=device, dtype=dtype).requires_grad_(True)
         (gradients,) = torch.autograd.grad(case.score(points).sum(), points)
-        return {INPUT_OUTPUT_GRADIENTS: gradients.cpu().numpy()}
+        return {core.INPUT_OUTPUT_GRADIENTS: gradients.cpu().numpy()}
 
     x, start = (one[0].cpu().numpy() for one in (case.x, case.baseline))
-    mask = IntegratedGradients().GetMask(x, call, x_steps=steps, x_baseline=start, batch_size=chunk or steps)
+    mask = core.IntegratedGradients().GetMask(x, call, x_steps=steps, x_baseline=start, batch_size=chunk or steps)
     return torch.as_tensor(mask)[None]
 
 
+CHUNKS = {"cuda": (64, 128, 256, 512), "cpu": (4, 8, 16, 32, 128)}
 PEERS = (
-    Peer("captum", captum, {"cuda": (64, 128, 256), "cpu": (4, 8, 16, 32)}),
-    Peer("saliency", saliency, {"cuda": (64, 128, 256), "cpu": (4, 8, 16, 32)}),
+    Peer("captum", captum, CHUNKS),
+    Peer("saliency", saliency, CHUNKS),
 )
 NAMED = {peer.name: peer for peer in PEERS}
 
-_DRAWING = ("matplotlib", "mpl_toolkits", "skimage", "scipy")
-_PARTS = (
-    *(f"matplotlib.{part}" for part in ("axes", "cm", "collections", "colors", "figure", "image", "pyplot")),
-    *("mpl_toolkits.axes_grid1", "skimage.morphology", "skimage.segmentation", "scipy.ndimage"),
-)
+DRAWING = ("matplotlib", "mpl_toolkits", "skimage", "scipy")
+"""Packages that peers import, and use for other things than integrated gradients."""
 
 
-@contextmanager
-def _stand_ins() -> Iterator[None]:
-    """Something to import in place of packages for drawing and segmenting that peers import, use elsewhere, and are missing."""
-    missing = {name for name in _DRAWING if name not in sys.modules and importlib.util.find_spec(name) is None}
-    names = [*missing, *(part for part in _PARTS if part.split(".")[0] in missing)]
-    sys.modules.update({name: mock.MagicMock() for name in names})
+class _StandIns(MetaPathFinder, Loader):
+    """Finds empty modules in place of packages that are missing."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """For the packages and all their parts."""
+        return ModuleSpec(name, self, is_package=True) if name.split(".")[0] in self.names else None
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        """One that has whatever it is asked for."""
+        return mock.MagicMock(__name__=spec.name, __spec__=spec, __path__=[])
+
+    def exec_module(self, module: object) -> None:
+        """Nothing to run."""
+
+
+@lru_cache
+def imported(name: str) -> Any:
+    """A peer's module; what it imports for drawing and segmenting may be missing."""
+    finder = _StandIns({one for one in DRAWING if importlib.util.find_spec(one) is None})
+    sys.meta_path.append(finder)
     try:
-        yield
+        return importlib.import_module(name)
     finally:
-        for name in names:  # or others would take it for the real one
-            del sys.modules[name]
+        sys.meta_path.remove(finder)
+        for one in [one for one in sys.modules if one.split(".")[0] in finder.names]:
+            del sys.modules[one]  # or others would take it for the real one
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .store import Row
-from .table import AGAINST, GOALS, over, runs_of, tolerances
+from .table import AGAINST, goal, over, runs_of, tolerances
 
 BLUE, RED, GREY = "#0b5394", "#c0392b", "#7f7f7f"
 STYLE: dict[str, dict[str, Any]] = {
@@ -90,6 +90,7 @@ def _panel(panel: Any, row: Row, tols: list[str]) -> dict[str, Any]:
         (handles[who],) = panel.plot(x, y, **style)
     for tol in tols:
         panel.axvline(float(tol), color="#cccccc", lw=0.8, zorder=0)
+        panel.annotate(f"{float(tol):.0%}", (float(tol), 1), xycoords=("data", "axes fraction"), color="#888888", fontsize=7)
     _axes(panel)
     return handles
 
@@ -126,12 +127,13 @@ def _ratios(rows: dict[str, Row]) -> Any:
     panels = figure.subplots(1, len(AGAINST), sharey=True)
     for panel, who in zip(panels, AGAINST, strict=True):
         for at, row in enumerate(rows.values()):
-            goal = GOALS[who][row["kinked"]]
-            panel.plot([goal, goal], [at - 0.38, at + 0.38], color="#2e8b57", lw=2, zorder=1)
+            aim = goal(row, who)
+            if aim is not None:
+                panel.plot([aim, aim], [at - 0.38, at + 0.38], color="#2e8b57", lw=2, zorder=1)
             if runs := runs_of(row, who, tol):
                 values = over(runs)
                 middle = statistics.median(values)
-                colour = BLUE if middle >= goal else RED
+                colour = GREY if aim is None else BLUE if middle >= aim else RED
                 panel.plot([min(values), max(values)], [at, at], color=colour, lw=1.3, alpha=0.6)
                 panel.plot([middle], [at], color=colour, marker="o", ms=6.5)
         panel.axvline(1, color="#999999", lw=0.8, zorder=0)
@@ -143,11 +145,14 @@ def _ratios(rows: dict[str, Row]) -> Any:
         )
         panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
         panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.grid(axis="x", color="#eeeeee", zorder=0)
+        panel.grid(axis="x", color="#eeeeee")
+        panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(range(len(rows)), [_named(row) for row in rows.values()], fontsize=9)
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    figure.suptitle(f"Time at {float(tol):.0%}: medians and ranges over inputs; green: the goal (blue reaches it)", fontsize=10)
+    figure.suptitle(
+        f"Time at {float(tol):.0%}: medians and ranges over inputs; green: the goal (blue dots reach it)", fontsize=10
+    )
     return figure
 
 

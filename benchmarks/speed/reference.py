@@ -20,6 +20,8 @@ from .rules import Floats, gauss_legendre, integrated, midpoints
 
 FIRST = 32
 """Nodes of Gauss-Legendre to begin with."""
+CHEAP, MOST = 2.0, 32768
+"""Seconds in which small networks get more midpoints than asked for, and how many at most."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def _midpoints(case: Case, effort: Effort) -> Reference:
     nodes = effort.nodes
     while nodes > 64 and nodes * pace > effort.seconds:
         nodes //= 2
+    while effort.nodes <= nodes < MOST and 2 * nodes * pace < CHEAP:
+        nodes *= 2
     t, weights = midpoints(nodes)
     outer = np.isin(np.arange(nodes) % 4, (0, 3))
     halves = [integrated(case, (t[part], 2 * weights[part]), effort.chunk) for part in (outer, ~outer)]

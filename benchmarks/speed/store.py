@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-"""Of one network: ``name``, ``weights``, ``kinked``, ``fixed`` (peer to tolerance to steps) and ``inputs``.
+"""Of one network: ``name``, ``weights``, ``kinked``, ``image``, ``fixed`` (peer to tolerance to steps) and ``inputs``.
 
 An input has a ``reference``, ``errors`` (peer to steps to error), ``fewest`` (peer to tolerance to steps, None where no
 number was found) and ``runs``: what was timed, by who and tolerance.

@@ -18,12 +18,8 @@ WHO = {
     "oracle": "Captum, the fewest steps for each",
 }
 AGAINST = ("fixed", "default", "oracle")
-GOALS = {
-    "fixed": {True: 8.0, False: 8.0},
-    "default": {True: 1 / 3, False: 4.0},
-    "oracle": {True: 3.0, False: 1 / 2},
-}
-"""What is aimed for at 1%: a peer's time over integrand's, at least, by whether gradients have kinks."""
+SURE = 0.5
+"""Of a tolerance: what a reference may be unsure of, where something is judged by it."""
 Runs = list[dict[str, Any]]
 
 
@@ -81,6 +77,8 @@ def table(rows: dict[str, Row]) -> str:
 def _cells(row: Row, who: str, tol: str, runs: Runs) -> list[str]:
     about = "about " if any("timed_steps" in run for run in runs) else ""
     ratio = "" if who == "integrand" else _range(over(runs))
+    if any(not run.get("reached", True) for run in runs):
+        about, ratio = "at least ", f"at least {ratio}"
     return [
         WHO[who],
         _worst(runs, "gradients", lambda n: f"{n:.0f}"),
@@ -145,23 +143,32 @@ def ratios(rows: dict[str, Row]) -> str:
     return markdown(heads, lines)
 
 
+def goal(row: Row, who: str) -> float | None:
+    """What is aimed for at 1%: a peer's time over integrand's, at least; None where nothing is."""
+    if who == "fixed":
+        return 8.0
+    if who == "default":
+        return 1 / 3 if row["kinked"] else 4.0
+    return 0.5 if not row["kinked"] else 3.0 if row["image"] else None
+
+
 def _goal(row: Row, who: str, tol: str, runs: Runs) -> str:
-    """Whether the median reaches the goal at 1%."""
-    if float(tol) != 0.01:
+    """Whether the median reaches the goal."""
+    aim = goal(row, who)
+    if float(tol) != 0.01 or aim is None:
         return ""
-    goal = GOALS[who][row["kinked"]]
-    met = statistics.median(over(runs)) >= goal
-    return f", {'meets' if met else 'misses'} {goal:.2g}x"
+    return f", {'meets' if statistics.median(over(runs)) >= aim else 'misses'} {aim:.2g}x"
 
 
 def honesty(rows: dict[str, Row]) -> str:
-    """Of all runs of integrand, how many were further off than asked for, and the worst."""
-    heads = ("error", "network", "runs", "over the tolerance", "over 1.25 of it", "worst", "over their claim")
+    """Of all runs of integrand, how many were further off than asked for, and the worst; where the reference is sure enough."""
+    heads = ("error", "network", "runs", "over the tolerance", "over 1.25 of it", "worst", "over their claim", "not judged")
     lines = []
     for tol in tolerances(rows):
         every: Runs = []
         for row in rows.values():
             if runs := runs_of(row, "integrand", tol):
+                runs = [run | {"doubt": row["inputs"][run["label"]]["reference"]["doubt"]} for run in runs]
                 every += runs
                 lines.append([f"{float(tol):.0%}", row["name"], *_held(runs, float(tol))])
         lines.append([f"{float(tol):.0%}", "all", *_held(every, float(tol))])
@@ -169,10 +176,14 @@ def honesty(rows: dict[str, Row]) -> str:
 
 
 def _held(runs: Runs, tol: float) -> list[str]:
-    worst = max(runs, key=lambda run: run["measured"])
-    counts = [sum(run["measured"] > factor * tol for run in runs) for factor in (1.0, 1.25)]
-    beyond = sum(run["measured"] > run["claimed"] for run in runs)
-    return [str(len(runs)), *map(str, counts), f"{worst['measured'] / tol:.2f} x ({worst['label'][:40]})", str(beyond)]
+    judged = [run for run in runs if run["doubt"] <= SURE * tol]
+    left = f"{len(runs) - len(judged)}, for doubt of the reference" if len(judged) < len(runs) else "0"
+    if not judged:
+        return ["0", "", "", "", "", left]
+    worst = max(judged, key=lambda run: run["measured"])
+    counts = [sum(run["measured"] > factor * tol for run in judged) for factor in (1.0, 1.25)]
+    said = f"{worst['measured'] / tol:.2f} x ({worst['label'][:40]}; reference ± {worst['doubt'] / tol:.2f})"
+    return [str(len(judged)), *map(str, counts), said, str(sum(run["measured"] > run["claimed"] for run in judged)), left]
 
 
 def references(rows: dict[str, Row]) -> str:
