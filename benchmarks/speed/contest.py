@@ -16,7 +16,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,9 @@ from .table import SURE
 STEPS = 50
 """Captum's default."""
 SEARCHING = 0.65
-"""Of the time of a network, for references and steps; the rest is for timing."""
+"""Of the time of a network, for references and steps."""
+CHECKING = 0.4
+"""Of what is left then, for the errors of the one number of steps for all; the rest is for timing."""
 Say = Callable[[str], None]
 
 
@@ -106,7 +108,8 @@ class Contest:
         """Measure what is not known yet; whether there was time for all of it."""
         now = time.perf_counter()
         searched = [case for case in self.cases if self._before(now + SEARCHING * (deadline - now), case, self._search, say)]
-        self._fix(deadline)
+        now = time.perf_counter()
+        self._fix(now + CHECKING * (deadline - now))
         self._compare(say)
         self.results.save()
         done = [case for case in searched if self._before(deadline, case, self._time, say)]
@@ -167,34 +170,36 @@ class Contest:
         return max(before) * (4 if case.kinked else 2) if before else 75 if case.kinked else 5
 
     def _fix(self, deadline: float) -> None:
-        """The one number of steps for all inputs, and the errors that it has on each."""
+        """The one number of steps for all inputs that are known, those of earlier runs too, and the errors that it has."""
         if self.known:
             return
         for name in self.names:
             for tol in self.settings.tolerances:
-                some = [case for case in self.cases if str(tol) in self._entry(case)["fewest"].get(name, {})]
-                if not some:
-                    continue
-                steps = for_all([self._entry(case)["fewest"][name][str(tol)] for case in some])
-                found = {"reached": False, "steps": RUNGS[-1], "within": 0}
+                entries = self.row["inputs"].values()
+                fewest = [one["fewest"][name][str(tol)] for one in entries if str(tol) in one["fewest"].get(name, {})]
+                steps = for_all(fewest)
+                found = {"reached": False, "steps": RUNGS[-1], "within": 0, "inputs": len(fewest)}
                 while steps is not None:
-                    within = sum(error <= tol for error in self._errors(some, name, steps, deadline))
-                    found = {"reached": True, "steps": steps, "within": within}
-                    steps = None if within >= SHARE * len(some) or time.perf_counter() > deadline else next_rung(steps)
-                self.row["fixed"].setdefault(name, {})[str(tol)] = found | {"inputs": len(some)}
+                    self._try(name, steps, deadline)
+                    within = sum(self._within(one, name, tol, steps) for one in entries)
+                    found |= {"reached": within >= SHARE * len(fewest), "steps": steps, "within": within}
+                    steps = None if found["reached"] else next_rung(steps)
+                if fewest:
+                    self.row["fixed"].setdefault(name, {})[str(tol)] = found
 
-    def _errors(self, cases: Iterable[Case], name: str, steps: int, deadline: float) -> list[float]:
-        """As far as there is time; what is not known is taken to be within the error, as its fewest steps say."""
-        out = []
-        for case in cases:
-            climb = self._climb(case, name)
-            climb.limit = max(deadline - time.perf_counter(), 0.0)
-            if steps in climb.tried or climb.limit:
-                out.append(climb.error(steps))
+    def _try(self, name: str, steps: int, deadline: float) -> None:
+        """The error with so many steps on each input, as far as there is time."""
+        for case in self.cases:
+            if case.label in self.references and time.perf_counter() < deadline:
+                climb = self._climb(case, name)
+                climb.error(steps)
                 self._keep(case, name, climb)
-            else:
-                out.append(0.0)
-        return out
+
+    def _within(self, entry: dict[str, Any], name: str, tol: float, steps: int) -> bool:
+        """Whether so many steps are known to suffice; where they were not tried, whether fewer do."""
+        error = entry["errors"].get(name, {}).get(str(steps))
+        fewest = entry["fewest"].get(name, {}).get(str(tol))
+        return error <= tol if error is not None else fewest is not None and fewest <= steps
 
     def _time(self, case: Case) -> str:
         """Everybody's time on one input, in turns."""

@@ -230,6 +230,23 @@ def test_steps_of_another_machine_are_used(tmp_path, monkeypatch):
     )
 
 
+def test_the_number_for_all_is_raised_until_most_inputs_are_within(tmp_path):
+    """An input with an error that rises again, as kinks make it."""
+    case, _ = exponential()
+    one = Contest("exponential", [case], settings(tmp_path, tolerances=(0.05,)), Results(tmp_path / "speed.json", {}))
+    errors = {"20": 0.04, "25": 0.06, "30": 0.06, "40": 0.01}
+    fewest = {"captum": {"0.05": 20}}
+    for i in range(10):
+        one.row["inputs"][f"even {i}"] = {"errors": {}, "fewest": {"captum": {"0.05": 25}}, "runs": {}}
+        one.row["inputs"][f"uneven {i}"] = {"errors": {"captum": errors}, "fewest": fewest, "runs": {}}
+    one._fix(math.inf)
+    assert one.row["fixed"]["captum"]["0.05"] == {"reached": True, "steps": 40, "within": 20, "inputs": 20}
+    for i in range(10):
+        one.row["inputs"][f"even {i}"]["fewest"] = {"captum": {"0.05": None}}
+    one._fix(math.inf)
+    assert one.row["fixed"]["captum"]["0.05"] == {"reached": False, "steps": RUNGS[-1], "within": 0, "inputs": 20}
+
+
 def test_without_time_the_rest_is_left_for_the_next_run(tmp_path):
     case, _ = exponential()
     results = Results(tmp_path / "speed.json", {})
