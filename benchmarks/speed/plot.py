@@ -90,7 +90,8 @@ def _panel(panel: Any, row: Row, tols: list[str]) -> dict[str, Any]:
         (handles[who],) = panel.plot(x, y, **style)
     for tol in tols:
         panel.axvline(float(tol), color="#cccccc", lw=0.8, zorder=0)
-        panel.annotate(f"{float(tol):.0%}", (float(tol), 1), xycoords=("data", "axes fraction"), color="#888888", fontsize=7)
+        at = {"xy": (float(tol), 0), "xycoords": ("data", "axes fraction"), "xytext": (2, 3), "textcoords": "offset points"}
+        panel.annotate(f"{float(tol):.0%}", **at, color="#888888", fontsize=7)
     _axes(panel)
     return handles
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from .cases import Case, spread
+from .peers import conditions
 from .rules import Floats, gauss_legendre, integrated, midpoints
 
 FIRST = 32
@@ -119,7 +120,7 @@ def _converged(case: Case, effort: Effort) -> Reference:
 
 def mark(case: Case) -> Floats:
     """Numbers by which a case is recognised: what it says at its input, the input, the baseline and the weights."""
-    with torch.no_grad():
+    with torch.no_grad(), conditions(case):  # in float32, so that other devices say the same
         said = float(case.score(case.x)[0])
         weights = sum(float(p.double().abs().sum()) for p in case.score.parameters())
     return np.array([said, *(float(one.double().abs().sum()) for one in (case.x, case.baseline)), weights])
