@@ -7,6 +7,7 @@ python -m benchmarks.speed --write-inputs FOLDER --cases googlenet   # for a mac
 python -m benchmarks.speed --steps-from h200.json --inputs-per-row 4 # with the steps that a faster machine found
 python -m benchmarks.speed --again                                   # time all again, with the steps that were found before
 python -m benchmarks.speed --replot out/speed/speed.json             # table and pictures once more
+python -m benchmarks.speed --replot a.json b.json --out FOLDER       # of several runs on one machine, as one
 python -m benchmarks.speed --tiny                                    # a look at whether it works; no figures
 
 References are kept in the folder ``references`` beside the JSON file, by network and input; copy it to another machine
@@ -56,7 +57,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--speech", type=Path, help="a recording, 16 kHz; pysptk's unless given")
     parser.add_argument("--inputs", type=Path, help="a folder that --write-inputs wrote")
     parser.add_argument("--write-inputs", type=Path, metavar="FOLDER", help="write what --cases need, and stop")
-    parser.add_argument("--steps-from", type=Path, metavar="JSON", help="results of another machine, whose steps are used")
+    parser.add_argument(
+        "--steps-from", nargs="+", type=Path, default=[], metavar="JSON", help="of another machine, whose steps are used"
+    )
     parser.add_argument("--nodes", type=int, default=4096, help="of the reference")
     parser.add_argument("--reference-seconds", type=float, help="for one reference; fewer nodes where it would take longer")
     parser.add_argument("--chunk", type=int, help="rows at a time of the references and trials")
@@ -67,13 +70,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="time all again; steps, errors and references stay")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="out/speed, or out/speed-tiny, unless given")
-    parser.add_argument("--replot", type=Path, metavar="JSON", help="draw from this file, and stop")
+    parser.add_argument("--replot", nargs="+", type=Path, metavar="JSON", help="draw from these files, and stop")
     parser.add_argument("--tiny", action="store_true", help="two inputs, few nodes, one round")
     options = parser.parse_args()
     kind = torch.device(options.device).type
     for name, value in (DEFAULTS[kind] | (TINY if options.tiny else {})).items():
         if name in (TINY if options.tiny else ()) or getattr(options, name) is None:
             setattr(options, name, value)
+    if options.replot and not options.out:
+        options.out = options.replot[0].parent
     options.out = options.out or Path("out/speed-tiny" if options.tiny else "out/speed")
     return options
 
@@ -118,6 +123,18 @@ def tell(content: dict[str, Any], out: Path) -> None:
         print(f"no pictures: {error}")
 
 
+def merged(files: list[Path]) -> dict[str, Any]:
+    """The rows of several runs, which must be of one machine; of a network that is in two, the later file's."""
+    found: dict[str, Any] = {"rows": {}}
+    for file in files:
+        content = json.loads(file.read_text())
+        other = {name for name in ("machine", "torch", "threads") if found.get(name, content.get(name)) != content.get(name)}
+        if other:
+            raise SystemExit(f"{file} is of another {', '.join(sorted(other))} than the files before it.")
+        found = {**content, "rows": found["rows"] | content["rows"]}
+    return found
+
+
 def run(options: argparse.Namespace) -> None:
     """Measure, as long as there is time, and tell."""
     torch.set_num_threads(options.threads)
@@ -125,7 +142,7 @@ def run(options: argparse.Namespace) -> None:
     results = Results(options.out / "speed.json", header(settings, options.threads))
     if options.again:
         results.forget(options.cases)
-    known = json.loads(options.steps_from.read_text())["rows"] if options.steps_from else {}
+    known = merged(options.steps_from)["rows"]
     start = time.perf_counter()
     for at, key in enumerate(options.cases):
         left = 60 * options.minutes - (time.perf_counter() - start)
@@ -148,7 +165,10 @@ def main() -> None:
         files = [name for key in options.cases for name in NEEDS[key]]
         print(*inputs.write(options.write_inputs, files, settings_of(options).sources), sep="\n")
     elif options.replot:
-        tell(json.loads(options.replot.read_text()), options.replot.parent)
+        content = merged(options.replot)
+        tell(content, options.out)
+        if len(options.replot) > 1:
+            (options.out / "speed.json").write_text(json.dumps(content, indent=1))
     else:
         if options.inputs:
             inputs.use_packages(options.inputs)

@@ -424,6 +424,16 @@ def test_slow_runs_are_repeated_once_and_very_slow_ones_never(monkeypatch):
     assert not any(took.values())
 
 
+def test_runs_on_one_machine_are_merged(tmp_path):
+    for name, machine in (("a", "one"), ("b", "one"), ("c", "two")):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"machine": machine, "rows": {name: {}}}))
+    a, b, c = (tmp_path / f"{name}.json" for name in "abc")
+    assert program.merged([a, b]) == {"machine": "one", "rows": {"a": {}, "b": {}}}
+    assert program.merged([]) == {"rows": {}}
+    with pytest.raises(SystemExit, match="of another machine"):
+        program.merged([a, c])
+
+
 def test_results_are_plain_json(tmp_path):
     results = Results(tmp_path / "speed.json", {"machine": "test"})
     results.row("net", name="net", weights="real", kinked=True, image=False)
