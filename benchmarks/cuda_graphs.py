@@ -26,8 +26,9 @@ from torch import Tensor
 import integrand as ig
 from integrand.functions.model_notes import notes_of
 
-from .speed.cases import CASES, Case
-from .speed.inputs import Sources
+from .speed.cases import Case
+from .speed.inputs import Missing, Sources
+from .speed.networks import NETWORKS, batch
 
 WARM, TIMED = 4, 7
 """Calls before anything is timed, in which graphs are captured, and calls that are."""
@@ -92,7 +93,7 @@ def measured(case: Case, precision: str) -> dict[str, float | int | bool | str]:
 def main() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic matrix products ask for
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where GoogLeNet's weights are")
     parser.add_argument("--inputs", type=Path, help="a folder that python -m benchmarks.speed --write-inputs wrote")
     parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
@@ -102,8 +103,8 @@ def main() -> None:
     for key in options.cases:
         for count in (1, 16):
             try:
-                case = CASES[key](count, Sources(options.data, options.inputs)).to("cuda")
-            except ImportError as error:
+                case = batch(key, count, Sources(options.data, options.inputs)).to("cuda")
+            except Missing as error:
                 print(f"{key}: not here ({error})", flush=True)
                 break
             row = measured(case, "float32")

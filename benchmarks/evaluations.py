@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .speed.cases import CASES, Case
-from .speed.inputs import Sources
+from .speed.cases import Case
+from .speed.inputs import Missing, Sources
 from .speed.measure import frozen
+from .speed.networks import NETWORKS, batch
 
 ROWS = {"cuda": (1, 4, 16, 64, 128), "cpu": (1, 2, 4, 8, 16)}
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -99,7 +100,7 @@ def moves(case: Case, ways: dict[str, Gradient]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where GoogLeNet's weights are")
     parser.add_argument("--inputs", type=Path, help="a folder that python -m benchmarks.speed --write-inputs wrote")
@@ -108,8 +109,8 @@ def main() -> None:
     lower = ["tf32", "bfloat16", "float16"] if options.device.startswith("cuda") else ["bfloat16", "float16"]
     for key in options.cases:
         try:
-            case = CASES[key](1, Sources(options.data, options.inputs)).to(options.device)
-        except ImportError as error:
+            case = batch(key, 1, Sources(options.data, options.inputs)).to(options.device)
+        except Missing as error:
             print(f"{key}: not here ({error})", flush=True)
             continue
         recurrent = any(isinstance(module, torch.nn.RNNBase) for module in case.score.modules())

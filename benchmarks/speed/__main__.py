@@ -1,16 +1,17 @@
-"""The table: seconds to a measured per-feature error, on one input and on a batch of 16, beside every peer.
+"""The table: seconds to a measured per-feature error on real inputs, beside Captum and PAIR's saliency.
 
-python -m benchmarks.speed                                          # all cases that this machine can build
-python -m benchmarks.speed --cases googlenet bert --batch 1 16      # some of them
-python -m benchmarks.speed --device cuda --minutes 8                # each case gets its share; the next run goes on from there
-python -m benchmarks.speed --again integrand                        # measure it anew, keep what the peers took
-python -m benchmarks.speed --again --same-steps                     # measure all anew, with the steps that were found before
-python -m benchmarks.speed --write-inputs FOLDER                    # for one without scikit-image and RDKit: --inputs FOLDER
-python -m benchmarks.speed --replot out/speed/speed.json            # table, summary and pictures once more
-python -m benchmarks.speed --tiny                                   # a look at whether it works; no figures
+python -m benchmarks.speed                                           # all networks that this machine can build
+python -m benchmarks.speed --cases googlenet minilm                  # some of them
+python -m benchmarks.speed --device cuda --minutes 6                 # each gets its share; the next run goes on from there
+python -m benchmarks.speed --write-inputs FOLDER --cases googlenet   # for a machine without packages: --inputs FOLDER
+python -m benchmarks.speed --steps-from h200.json --inputs-per-row 4 # with the steps that a faster machine found
+python -m benchmarks.speed --again                                   # time all again, with the steps that were found before
+python -m benchmarks.speed --replot out/speed/speed.json             # table and pictures once more
+python -m benchmarks.speed --replot a.json b.json --out FOLDER       # of several runs on one machine, as one
+python -m benchmarks.speed --tiny                                    # a look at whether it works; no figures
 
-Every competitor with fixed steps gets the fewest steps that reach the error, which its user would have to find by trial, and
-its best number of rows at a time. Errors are relative L1 against Gauss-Legendre with many nodes, by hand.
+References are kept in the folder ``references`` beside the JSON file, by network and input; copy it to another machine
+together with the file for --steps-from.
 """
 
 from __future__ import annotations
@@ -21,82 +22,73 @@ import platform
 import time
 import traceback
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import inputs, measure, reference
-from .cases import CASES
+from . import inputs, measure
 from .contest import Contest, Settings
-from .inputs import Sources
+from .inputs import COUNT, Missing, Sources
+from .networks import NEEDS, NETWORKS, RANDOM
 from .peers import NAMED
 from .plot import draw
+from .reference import Effort
 from .store import Results
-from .table import summary, table
+from .table import told
 
 DEFAULTS = {
-    "cuda": {"nodes": 65536, "reference_seconds": 6.0, "limit": 4.0, "patience": 1.5},
-    "cpu": {"nodes": 65536, "reference_seconds": 300.0, "limit": 200.0, "patience": 60.0},
+    "cuda": {"reference_seconds": 30.0, "chunk": 128, "limit": 20.0, "patience": 0.2, "rounds": 2},
+    "cpu": {"reference_seconds": 300.0, "chunk": 8, "limit": 200.0, "patience": 10.0, "rounds": 2},
 }
-TINY = {"nodes": 8, "reference_seconds": 10.0, "limit": 1.0, "patience": 1.0, "rounds": 1, "tolerances": [0.2], "batch": [1]}
-LEFT_OUT = {"cuda": "efficientnet", "cpu": "resnet50"}
-"""One of the two stands for the other there."""
+TINY = {"nodes": 64, "reference_seconds": 10.0, "limit": 3.0, "patience": 0.2, "rounds": 1, "inputs_per_row": 2}
+RANDOM_COUNT = 4
+"""Inputs of networks with random weights, which are much alike."""
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--peers", nargs="*", default=list(NAMED), choices=list(NAMED), help="whom to compare with")
-    parser.add_argument("--batch", nargs="*", type=int, default=[1, 16])
-    parser.add_argument("--tolerances", nargs="*", type=float, default=[0.05, 0.01, 0.001])
+    parser.add_argument("--tolerances", nargs="*", type=float, default=[0.05, 0.01])
+    parser.add_argument("--inputs-per-row", type=int, help=f"{COUNT}, or {RANDOM_COUNT} where weights are random, unless given")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where GoogLeNet's weights are")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="weights, photos and questions")
+    parser.add_argument("--speech", type=Path, help="a recording, 16 kHz; pysptk's unless given")
     parser.add_argument("--inputs", type=Path, help="a folder that --write-inputs wrote")
-    parser.add_argument("--write-inputs", type=Path, metavar="FOLDER", help="write photos, molecule and sentence, and stop")
-    parser.add_argument("--nodes", type=int, help="of the reference at most")
-    parser.add_argument("--reference-seconds", type=float, help="for the last doubling of the reference's nodes")
-    parser.add_argument("--checked", type=int, default=1, help="examples of a batch whose error is measured")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, help="seconds in which a peer's steps are looked for, per case and precision")
+    parser.add_argument("--write-inputs", type=Path, metavar="FOLDER", help="write what --cases need, and stop")
     parser.add_argument(
-        "--patience", type=float, help="seconds of a peer's run; longer ones are timed with fewer steps and scaled"
+        "--steps-from", nargs="+", type=Path, default=[], metavar="JSON", help="of another machine, whose steps are used"
     )
+    parser.add_argument("--nodes", type=int, default=4096, help="of the reference")
+    parser.add_argument("--reference-seconds", type=float, help="for one reference; fewer nodes where it would take longer")
+    parser.add_argument("--chunk", type=int, help="rows at a time of the references and trials")
+    parser.add_argument("--limit", type=float, help="seconds in which steps are looked for, per input and peer")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--patience", type=float, help="seconds of a peer's run; longer ones have fewer steps and are scaled")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="for everything")
-    parser.add_argument("--no-memory", action="store_true", help="on a CPU: no processes that measure peak memory")
-    parser.add_argument("--again", nargs="*", metavar="WHO", help="measure anew, all or those named")
-    parser.add_argument("--same-steps", action="store_true", help="with --again: keep the steps that peers were found to need")
+    parser.add_argument("--again", action="store_true", help="time all again; steps, errors and references stay")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="out/speed, or out/speed-tiny, unless given")
-    parser.add_argument("--replot", type=Path, metavar="JSON", help="draw from this file, and stop")
-    parser.add_argument("--tiny", action="store_true", help="few steps and rounds")
+    parser.add_argument("--replot", nargs="+", type=Path, metavar="JSON", help="draw from these files, and stop")
+    parser.add_argument("--tiny", action="store_true", help="two inputs, few nodes, one round")
     options = parser.parse_args()
     kind = torch.device(options.device).type
-    for name, value in (TINY if options.tiny else DEFAULTS[kind]).items():
-        if options.tiny or getattr(options, name) is None:
+    for name, value in (DEFAULTS[kind] | (TINY if options.tiny else {})).items():
+        if name in (TINY if options.tiny else ()) or getattr(options, name) is None:
             setattr(options, name, value)
+    if options.replot and not options.out:
+        options.out = options.replot[0].parent
     options.out = options.out or Path("out/speed-tiny" if options.tiny else "out/speed")
-    options.cases = options.cases or [key for key in CASES if key != LEFT_OUT[kind]]
     return options
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
+    effort = Effort(0.01 * min(options.tolerances), options.nodes, options.reference_seconds, options.chunk)
+    sources = Sources(options.data, options.inputs, options.speech, options.out / "made")
+    measured = {"limit": options.limit, "rounds": options.rounds, "patience": options.patience}
     return Settings(
-        options.device,
-        Sources(options.data, options.inputs),
-        options.out,
-        tuple(options.tolerances),
-        tuple(options.batch),
-        tuple(options.peers),
-        options.nodes,
-        options.reference_seconds,
-        options.checked,
-        options.rounds,
-        options.limit,
-        options.patience,
-        memory=not (options.no_memory or options.tiny),
-        usual=not options.tiny,
+        options.device, sources, options.out, tuple(options.tolerances), tuple(options.peers), effort=effort, **measured
     )
 
 
@@ -106,33 +98,22 @@ def header(settings: Settings, threads: int) -> dict[str, Any]:
     return {"machine": name, "torch": torch.__version__, "threads": threads}
 
 
-def hold(key: str, settings: Settings, results: Results, deadline: float) -> None:
-    """One case, from building it to the last competitor."""
-    start = time.perf_counter()
+def hold(key: str, count: int, settings: Settings, results: Results, known: dict[str, Any], deadline: float) -> None:
+    """One network, from building it to the last input."""
     try:
-        case = CASES[key](max(settings.batches), settings.sources)
-    except ImportError as error:
+        cases = NETWORKS[key](count, settings.sources)
+    except Missing as error:
         print(f"{key}: not here: {error}", flush=True)
         return
-    found = reference.remembered(
-        settings.out / "references" / f"{key}.npz",
-        case.rows(settings.checked),
-        device=settings.device,
-        wanted=0.1 * min(settings.tolerances),
-        most=settings.nodes,
-        seconds=settings.reference_seconds,
-        chunk=64 if settings.device.startswith("cuda") else 8,
-    )
-    took = time.perf_counter() - start
-    print(f"{key}: reference of {found.nodes} nodes in {found.precision}, doubt {found.doubt:.1e}; {took:.1f} s", flush=True)
-    contest = Contest(key, case.to(settings.device), found, settings, results)
+    print(f"{key}: {len(cases)} inputs", flush=True)
+    contest = Contest(key, cases, settings, results, known)
     if not contest.hold(deadline, lambda line: print(line, flush=True)):
         print(f"{key}: no time for the rest; the next run goes on from here", flush=True)
 
 
 def tell(content: dict[str, Any], out: Path) -> None:
-    """Table, summary and pictures."""
-    text = f"{table(content['rows'])}\n\n{summary(content['rows'], content['rates'])}\n"
+    """Table and pictures."""
+    text = told(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / "speed.md").write_text(text)
     print(text)
@@ -142,27 +123,32 @@ def tell(content: dict[str, Any], out: Path) -> None:
         print(f"no pictures: {error}")
 
 
-def main() -> None:
-    options = parsed()
-    warnings.simplefilter("ignore")
-    if options.write_inputs:
-        print(*inputs.write(options.write_inputs), sep="\n")
-        return
-    if options.replot:
-        tell(json.loads(options.replot.read_text()), options.replot.parent)
-        return
+def merged(files: list[Path]) -> dict[str, Any]:
+    """The rows of several runs, which must be of one machine; of a network that is in two, the later file's."""
+    found: dict[str, Any] = {"rows": {}}
+    for file in files:
+        content = json.loads(file.read_text())
+        other = {name for name in ("machine", "torch", "threads") if found.get(name, content.get(name)) != content.get(name)}
+        if other:
+            raise SystemExit(f"{file} is of another {', '.join(sorted(other))} than the files before it.")
+        found = {**content, "rows": found["rows"] | content["rows"]}
+    return found
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure, as long as there is time, and tell."""
     torch.set_num_threads(options.threads)
     settings = settings_of(options)
     results = Results(options.out / "speed.json", header(settings, options.threads))
-    if options.again is not None:
-        who = options.again or ["integrand", *options.peers]
-        results.forget(options.cases, options.batch, options.tolerances, who, steps=not options.same_steps)
-    results.content["settings"] = {name: value for name, value in asdict(settings).items() if name not in ("sources", "out")}
+    if options.again:
+        results.forget(options.cases)
+    known = merged(options.steps_from)["rows"]
     start = time.perf_counter()
     for at, key in enumerate(options.cases):
         left = 60 * options.minutes - (time.perf_counter() - start)
+        count = options.inputs_per_row or (RANDOM_COUNT if key in RANDOM else COUNT)
         try:
-            hold(key, settings, results, time.perf_counter() + left / (len(options.cases) - at))
+            hold(key, count, settings, results, known.get(key, {}), time.perf_counter() + left / (len(options.cases) - at))
         except Exception:  # of one network; the others go on
             print(f"{key}: failed\n{traceback.format_exc()}", flush=True)
         measure.release(torch.device(settings.device))
@@ -170,6 +156,23 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.0f} s\n")
     tell(results.content, options.out)
     print(f"JSON: {results.file}")
+
+
+def main() -> None:
+    options = parsed()
+    warnings.simplefilter("ignore")
+    if options.write_inputs:
+        files = [name for key in options.cases for name in NEEDS[key]]
+        print(*inputs.write(options.write_inputs, files, settings_of(options).sources), sep="\n")
+    elif options.replot:
+        content = merged(options.replot)
+        tell(content, options.out)
+        if len(options.replot) > 1:
+            (options.out / "speed.json").write_text(json.dumps(content, indent=1))
+    else:
+        if options.inputs:
+            inputs.use_packages(options.inputs)
+        run(options)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,48 @@
-"""All competitors on one case."""
+"""All competitors on one network: first the steps that fixed rules need on each input, then everybody's time, side by side.
+
+- ``integrand TOL``: to a tolerance, with default options.
+- ``default``: Captum's 50 steps, all rows at once, in PyTorch's default precision: as it is mostly called.
+- ``oracle TOL``: Captum with the fewest steps for that very input, which its user cannot know.
+- ``fixed TOL``: Captum with the one number of steps that brings 95% of the inputs within the error; ``saliency TOL``
+  likewise.
+
+Fixed rules run in float32 (where PyTorch's default, TF32 in convolutions, may not reach the error) and with their best
+number of rows at a time.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from . import measure
+from . import measure, reference
 from .cases import Case, spread
-from .child import Task, in_a_process
 from .inputs import Sources
-from .ladder import Climb
-from .measure import Cost, once
-from .peers import DEFAULT, NAMED, Peer, conditions, integrand, precisions, remark
-from .reference import Reference
-from .store import Results
+from .ladder import RUNGS, SHARE, Climb, OutOfTime, for_all, next_rung
+from .measure import once
+from .peers import DEFAULT, FLOAT32, NAMED, Peer, conditions, integrand
+from .reference import Effort, Reference
+from .rules import RULES, gauss_legendre, integrated
+from .store import Results, Row
+from .table import SURE
 
-MINE, STEPS = "integrand", 50
-WARM = 3
-"""Further calls of integrand before it is timed: recordings, and sizes of chunks, are settled by then."""
-
-USUAL = f"captum, {STEPS} steps"
-"""Captum as it is mostly called: with its default."""
+STEPS = 50
+"""Captum's default."""
+SEARCHING = 0.65
+"""Of the time of a network, for references and steps."""
+CHECKING = 0.4
+"""Of what is left then, for the errors of the one number of steps for all; the rest is for timing."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -37,17 +52,12 @@ class Settings:
     device: str
     sources: Sources
     out: Path
-    tolerances: tuple[float, ...]
-    batches: tuple[int, ...]
-    peers: tuple[str, ...]
-    nodes: int
-    reference_seconds: float
-    checked: int
-    rounds: int
-    limit: float
-    patience: float
-    memory: bool
-    usual: bool = True
+    tolerances: tuple[float, ...] = (0.05, 0.01)
+    peers: tuple[str, ...] = ("captum", "saliency")
+    effort: Effort = field(default_factory=Effort)
+    limit: float = math.inf
+    rounds: int = 3
+    patience: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -55,237 +65,276 @@ class Ready:
     """A competitor that has run once.
 
     Attributes:
-        entry: what the table says of it, but for time and memory.
+        entry: what the table says of it, but for the time.
         run: once more.
-        first: what the first run took; None where it failed.
+        first: seconds of the first run.
         scale: how many times longer the whole takes than the run, which has fewer steps where there are too many.
-        task: the same for a process of its own.
     """
 
     entry: dict[str, Any]
-    run: Callable[[], object] = lambda: None
-    first: Cost | None = None
+    run: Callable[[], object]
+    first: float
     scale: float = 1.0
-    task: Task | None = None
-
-
-def failed(error: BaseException | str) -> Ready:
-    """A competitor that cannot take the case: a finding, not a crash."""
-    if isinstance(error, str):
-        return Ready({"failed": error})
-    if measure.out_of_memory(error):
-        return Ready({"failed": "out of memory"})
-    return Ready({"failed": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"})
 
 
 class Contest:
-    """One case, on its device.
+    """One network.
 
     Args:
-        key: of the case.
-        case: with the largest batch.
-        reference: of its first examples.
+        key: of the network.
+        cases: its inputs.
         settings: how much is measured.
         results: what is known already, and where what is found goes.
+        known: the network's row of another machine, whose steps and errors are taken over.
     """
 
-    def __init__(self, key: str, case: Case, reference: Reference, settings: Settings, results: Results) -> None:
-        self.key, self.case, self.reference, self.settings, self.results = key, case, reference, settings, results
-        self.device = case.x.device
-        self.operations = measure.operations(case)
+    def __init__(
+        self, key: str, cases: list[Case], settings: Settings, results: Results, known: dict[str, Any] | None = None
+    ) -> None:
+        first = cases[0]
+        self.key, self.settings, self.results = key, settings, results
+        self.cases = [case.to(settings.device) for case in cases]
+        self.device = self.cases[0].x.device
+        facts = {"kinked": first.kinked, "image": first.x.ndim == 4}
+        self.row: Row = results.row(key, name=first.name, weights=first.weights, **facts)
+        self.known = known if known and known["weights"] == first.weights else {}
+        self.references: dict[str, Reference] = {}
+        self.names = [name for name in settings.peers if not self.known or name in self.known["fixed"]]
+        self.peers = [NAMED[name] for name in self.names if NAMED[name].available()]
+        if self.known:
+            self.row["fixed"] = self.known["fixed"]
 
-    def hold(self, deadline: float, say: Callable[[str], None]) -> bool:
-        """Measure what is not known yet, integrand and Captum first; whether there was time for all of it."""
-        others = [(name,) for name in self.settings.peers if name != "captum"]
-        first = (MINE, "captum") if "captum" in self.settings.peers else (MINE,)
-        for group in (first, *others):
-            for batch in self.settings.batches:
-                usual = (None,) if "captum" in group and self.settings.usual else ()
-                for tol in (*self.settings.tolerances, *usual):
-                    if time.perf_counter() > deadline:
-                        return False
-                    start = time.perf_counter()
-                    who = (USUAL,) if tol is None else group
-                    if self._measure(batch, tol, who):
-                        self.results.save()
-                        to = "" if tol is None else f" to {tol:.1%}"
-                        say(f"  {self.key}, batch {batch}: {' and '.join(who)}{to}; {time.perf_counter() - start:.1f} s")
+    def hold(self, deadline: float, say: Say) -> bool:
+        """Measure what is not known yet; whether there was time for all of it."""
+        now = time.perf_counter()
+        searched = [case for case in self.cases if self._before(now + SEARCHING * (deadline - now), case, self._search, say)]
+        now = time.perf_counter()
+        self._fix(now + CHECKING * (deadline - now))
+        self._compare(say)
+        self.results.save()
+        done = [case for case in searched if self._before(deadline, case, self._time, say)]
+        return len(done) == len(self.cases)
+
+    def _before(self, deadline: float, case: Case, do: Callable[[Case], str], say: Say) -> bool:
+        """Do something with an input and write it down, if there is time."""
+        start = time.perf_counter()
+        if start > deadline:
+            return False
+        if said := do(case):
+            self.results.save()
+            say(f"  {self.key}, {case.label[:40]}: {said}; {time.perf_counter() - start:.1f} s")
         return True
 
-    def _measure(self, batch: int, tol: float | None, group: tuple[str, ...]) -> bool:
-        known = {"doubt": self.reference.doubt, "nodes": self.reference.nodes, "precision": self.reference.precision}
-        facts = {"case": self.case.name, "weights": self.case.weights, "reference": known, "operations": self.operations}
-        row = self.results.row(self.key, batch, tol, **facts)
-        case = self.case.rows(batch)
+    def _entry(self, case: Case) -> dict[str, Any]:
+        entry: dict[str, Any] = self.row["inputs"].setdefault(case.label, {"errors": {}, "fewest": {}, "runs": {}})
+        return entry
+
+    def _search(self, case: Case) -> str:
+        """The reference, and the fewest steps of each rule."""
+        entry = self._entry(case)
+        found = reference.remembered(self.settings.out / "references" / self.key, case, self.settings.effort)
+        self.references[case.label], entry["reference"] = found, found.facts
+        told = self.known.get("inputs", {}).get(case.label, {})
+        said = []
+        for name in self.names:
+            for where in ("errors", "fewest"):
+                entry[where][name] = told.get(where, {}).get(name, {}) | entry[where].get(name, {})
+            fewest = entry["fewest"][name]
+            sure = [tol for tol in self.settings.tolerances if found.doubt <= SURE * tol]
+            climb = self._climb(case, name)
+            for tol in sorted((tol for tol in sure if str(tol) not in fewest), reverse=True):
+                with suppress(OutOfTime):
+                    fewest[str(tol)] = climb.fewest(tol, self._guess(case, name, tol))
+                    said.append(f"{name} {fewest[str(tol)] or 'over ' + str(RUNGS[-1])} steps to {tol:.0%}")
+            self._keep(case, name, climb)
+        return ", ".join(said) and f"doubt {found.doubt:.2%} with {found.nodes} nodes, {', '.join(said)}"
+
+    def _climb(self, case: Case, name: str) -> Climb:
+        tried = {int(steps): error for steps, error in self._entry(case)["errors"].get(name, {}).items()}
+        return Climb(lambda steps: self._error(case, name, steps), tried, self.settings.limit)
+
+    def _keep(self, case: Case, name: str, climb: Climb) -> None:
+        self._entry(case)["errors"][name] = {str(steps): error for steps, error in sorted(climb.tried.items())}
+
+    def _error(self, case: Case, name: str, steps: int) -> float:
+        values = integrated(case, RULES[name](steps), self.settings.effort.chunk)
+        error = spread(values, self.references[case.label].values)
+        return error if math.isfinite(error) else math.inf
+
+    def _guess(self, case: Case, name: str, tol: float) -> int:
+        """Where to begin: with what the other inputs needed, or in the middle."""
+        others = [one["fewest"].get(name, {}).get(str(tol)) for one in self.row["inputs"].values()]
+        if some := [one for one in others if one]:
+            return int(statistics.median(some))
+        before = [steps for steps in self._entry(case)["fewest"][name].values() if steps]
+        return max(before) * (4 if case.kinked else 2) if before else 75 if case.kinked else 5
+
+    def _fix(self, deadline: float) -> None:
+        """The one number of steps for all inputs that are known, those of earlier runs too, and the errors that it has."""
+        if self.known:
+            return
+        for name in self.names:
+            for tol in self.settings.tolerances:
+                entries = self.row["inputs"].values()
+                fewest = [one["fewest"][name][str(tol)] for one in entries if str(tol) in one["fewest"].get(name, {})]
+                steps = for_all(fewest)
+                found = {"reached": False, "steps": RUNGS[-1], "within": 0, "inputs": len(fewest)}
+                while steps is not None:
+                    self._try(name, steps, deadline)
+                    within = sum(self._within(one, name, tol, steps) for one in entries)
+                    found |= {"reached": within >= SHARE * len(fewest), "steps": steps, "within": within}
+                    steps = None if found["reached"] else next_rung(steps)
+                if fewest:
+                    self.row["fixed"].setdefault(name, {})[str(tol)] = found
+
+    def _try(self, name: str, steps: int, deadline: float) -> None:
+        """The error with so many steps on each input, as far as there is time."""
+        for case in self.cases:
+            if case.label in self.references and time.perf_counter() < deadline:
+                climb = self._climb(case, name)
+                climb.error(steps)
+                self._keep(case, name, climb)
+
+    def _within(self, entry: dict[str, Any], name: str, tol: float, steps: int) -> bool:
+        """Whether so many steps are known to suffice; where they were not tried, whether fewer do."""
+        error = entry["errors"].get(name, {}).get(str(steps))
+        fewest = entry["fewest"].get(name, {}).get(str(tol))
+        return error <= tol if error is not None else fewest is not None and fewest <= steps
+
+    def _time(self, case: Case) -> str:
+        """Everybody's time on one input, in turns."""
+        entry = self._entry(case)
+        wanted = self._wanted(case)
+        known = {name: run.get("steps") for name, run in entry["runs"].items()}
+        if all(name in known and (steps is None or known[name] == steps) for name, (_, steps) in wanted.items()):
+            return ""
         measure.release(self.device)
-        before = measure.kept(self.device)
-        ready = {who: self._prepare(case, tol, who) for who in group if who not in row["who"]}
-        row["who"] |= {who: one.entry for who, one in ready.items()}
-        runs = {who: one for who, one in ready.items() if one.first is not None}
-        costs = measure.timed(
-            {who: one.run for who, one in runs.items()},
-            {who: one.first for who, one in runs.items() if one.first is not None},
-            self.device,
-            self.settings.rounds,
-            self.settings.patience,
-        )
-        for who, cost in costs.items():
-            row["who"][who] |= {"seconds": cost.seconds * runs[who].scale, **self._peak(cost, runs[who].task)}
-            if who == MINE and "peak" in row["who"][who]:
-                held = max(0.0, measure.kept(self.device) - before)
-                row["who"][who] |= {"peak": row["who"][who]["peak"] + held, "kept": held}
-        return bool(ready)
+        ready = {f"integrand {tol:g}": self._mine(case, tol) for tol in self.settings.tolerances}
+        if any(peer.name == "captum" for peer in self.peers):
+            ready["default"] = self._default(case)
+        pace = ready["default"].first / STEPS if "default" in ready else 0.0
+        shared: dict[tuple[str, int], Ready] = {}
+        for name, (peer, steps) in wanted.items():
+            if peer is not None and steps is not None:
+                ready[name] = self._fixed(case, name, peer, steps, pace, shared)
+        runs = {name: one.run for name, one in ready.items()}
+        twins = {name: first for name, one in ready.items() if (first := next(n for n in runs if runs[n] is one.run)) != name}
+        alone = {name: run for name, run in runs.items() if name not in twins}
+        first = {name: ready[name].first for name in alone}
+        seconds = measure.timed(alone, first, self.device, self.settings.rounds, self.settings.patience)
+        entry["runs"] = {
+            name: one.entry | {"seconds": seconds[twins.get(name, name)] * one.scale} for name, one in ready.items()
+        }
+        return ", ".join(f"{name} {run['seconds'] * 1e3:.0f} ms" for name, run in entry["runs"].items())
 
-    def _peak(self, cost: Cost, task: Task | None) -> dict[str, Any]:
-        if not math.isnan(cost.peak):
-            return {"peak": cost.peak}
-        if task is None or not self.settings.memory:
-            return {}
-        found = in_a_process(task)
-        return {"peak": found["peak"]} if "peak" in found else {"no_peak": found["failed"]}
-
-    def _prepare(self, case: Case, tol: float | None, who: str) -> Ready:
-        try:
-            if tol is None:
-                return self._usual(case)
-            return self._mine(case, tol) if who == MINE else self._peer(case, tol, NAMED[who])
-        except Exception as error:
-            return failed(error)
-
-    def _task(self, case: Case, who: str, **options: Any) -> Task:
-        data, inputs = (None if one is None else str(one) for one in (self.settings.sources.data, self.settings.sources.inputs))
-        return Task(self.key, len(case.x), who, data=data, inputs=inputs, **options)
+    def _wanted(self, case: Case) -> dict[str, tuple[Peer | None, int | None]]:
+        """The runs of an input: who, and with how many steps; not those whose steps were not found for want of time."""
+        wanted: dict[str, tuple[Peer | None, int | None]] = {}
+        for tol in self.settings.tolerances:
+            wanted[f"integrand {tol:g}"] = None, None
+            for peer in self.peers:
+                name = "fixed" if peer.name == "captum" else peer.name
+                if found := self.row["fixed"].get(peer.name, {}).get(str(tol)):
+                    wanted[f"{name} {tol:g}"] = peer, found["steps"]
+                if peer.name == "captum":
+                    wanted["default"] = None, None
+                    fewest = self._entry(case)["fewest"]["captum"]
+                    if str(tol) in fewest:
+                        wanted[f"oracle {tol:g}"] = peer, fewest[str(tol)] or RUNGS[-1]
+        return wanted
 
     def _mine(self, case: Case, tol: float) -> Ready:
-        """Integrand: a first call on a network it has never seen, then a few more, since things are remembered."""
-        measure.release(self.device)  # it may look at what is free
-        case = case.afresh()
-        case.score(case.x[:1])  # what torch loads late is nobody's time
+        """Integrand: on a GPU a few calls first, since CUDA graphs are captured when sizes come up again."""
+        with torch.no_grad():
+            case.score(case.x)  # what torch loads late is nobody's time
         found: list[Any] = []
-        run = lambda: found.append(integrand(case, tol))  # noqa: E731
-        cold, second = once(run, self.device), once(run, self.device)
-        for _ in range(WARM if second.seconds < self.settings.patience / 8 else 0):
-            second = once(run, self.device)
-        result, expected = found[-1], self.reference.values
-        found.clear()
-        told = result.certificate
-        gradients, forwards = (sum(getattr(one, name) for one in told) for name in ("gradients", "forwards"))
-        forward, both = self.operations
+        first = once(lambda: found.append(integrand(case, tol)), self.device)
+        result, told = found[0], found[0].certificate[0]
+        cold = first
+        if self.device.type == "cuda":
+            for _ in range(2 if first < 0.1 else 1):
+                first = once(lambda: integrand(case, tol), self.device)
         entry = {
-            "gradients": gradients,
-            "forwards": forwards,
-            "measured": spread(result.values[: len(expected)], expected[: len(case.x)]),
-            "claimed": max(one.error for one in told),
-            "status": ", ".join(sorted({one.status.value for one in told})),
-            "rule": told[0].rule,
-            "precision": told[0].precision,
-            "cold": cold.seconds,
-            "limit": (gradients * both + forwards * forward) / self._rate(measure.kind(told[0].precision)),
+            "gradients": told.gradients,
+            "forwards": told.forwards,
+            "measured": spread(result.values, self.references[case.label].values),
+            "claimed": told.error,
+            "status": told.status.value,
+            "rule": told.rule,
+            "precision": told.precision,
+            "first": cold,
         }
-        return Ready(entry, lambda: integrand(case, tol), second, task=self._task(case, MINE, tol=tol))
+        return Ready(entry, lambda: integrand(case, tol), first)
 
-    def _rate(self, kind: str) -> float:
-        rates = self.results.content["rates"]
-        if kind not in rates:
-            rates[kind] = measure.rate(self.device, kind)
-        return float(rates[kind])
-
-    def _peer(self, case: Case, tol: float, peer: Peer) -> Ready:
-        if not peer.available():
-            return failed(f"{peer.name} is not installed")
-        ladder = self._ladder(peer)
-        if "failed" in ladder:
-            return failed(ladder["failed"])
-        if str(tol) not in ladder:
-            steps, error = ladder["closest"]
-            missed = failed(
-                f"{error:.2%} with {steps} steps; no more than {peer.most}, or {self.settings.limit:.0f} s of trials"
-            )
-            return Ready(missed.entry | {"closest": [steps, error]})
-        steps, error, precision = ladder[str(tol)]
-        allowed = max(int(self.settings.patience / max(ladder["pace"] * len(case.x), 1e-9)), 4)
-        for chunk in self._chunks(peer, case, min(ladder[self._middle(ladder)][0], allowed), precision):
-            try:
-                return self._timed(case, peer, steps, chunk, precision, allowed, error)
-            except (RuntimeError, MemoryError) as problem:
-                if not measure.out_of_memory(problem):
-                    raise
-                measure.release(self.device)
-        return failed("out of memory")
-
-    def _timed(
-        self, case: Case, peer: Peer, steps: int, chunk: int | None, precision: str, allowed: int, error: float
-    ) -> Ready:
-        """A peer's first run, with fewer steps where all of them would take too long: its time grows with them."""
-        full = 1 if chunk is None else math.ceil(chunk / len(case.x))  # steps that fill the rows at a time
-        few = full * max(allowed // full, 2)
-        if 1.5 * few >= steps or (chunk is None and peer.together):
-            few = steps
+    def _default(self, case: Case) -> Ready:
+        """Captum as it is mostly called; fewer rows at a time where all of them would not fit."""
+        peer, chunk = NAMED["captum"], self._fitting(case)
+        found: list[torch.Tensor] = []
 
         def run() -> None:
-            with conditions(case, precision):
-                peer.run(case, few, chunk)
+            with conditions(case, DEFAULT):
+                found[:] = [peer.run(case, STEPS, chunk)]
 
-        entry = self._entry(case, peer, steps, error, chunk, precision)
+        try:
+            first = once(run, self.device)
+        except torch.OutOfMemoryError:
+            chunk = 8
+            first = once(run, self.device)
+        values = found[0].detach().double().flatten(1).cpu().numpy()
+        entry = {"steps": STEPS, "gradients": STEPS, "measured": spread(values, self.references[case.label].values)}
+        if chunk is not None:
+            entry["chunk"] = chunk
+        if self.device.type == "cuda" and case.has(nn.Conv1d, nn.Conv2d):
+            exact = integrated(case, gauss_legendre(STEPS), self.settings.effort.chunk)
+            entry["shift"] = spread(values, exact)  # what TF32 moves
+        return Ready(entry, run, first)
+
+    def _fitting(self, case: Case) -> int | None:
+        """Rows that fit into the memory of a CPU; None for all."""
+        if self.device.type == "cuda":
+            return None
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        rows = int(0.5 * free / max(measure.saved_bytes(case), 1))
+        return None if rows >= STEPS else max(rows, 1)
+
+    def _fixed(self, case: Case, name: str, peer: Peer, steps: int, pace: float, shared: dict[tuple[str, int], Ready]) -> Ready:
+        """A fixed rule; with fewer steps where all of them would take too long, since its time grows with them."""
+        allowed = int(self.settings.patience / pace) if pace else steps
+        chunks = self.row.setdefault("chunks", {})
+        if peer.name not in chunks:
+            most = max(found["steps"] for found in self.row["fixed"][peer.name].values())
+            chunks[peer.name] = measure.rows_at_a_time(peer, case, min(most, max(allowed, 32)))
+        chunk = chunks[peer.name]
+        few = chunk * max(allowed // chunk, 2)
+        few = steps if 1.5 * few >= steps else few
+        if (peer.name, few) not in shared:
+
+            def run() -> None:
+                with conditions(case, FLOAT32):
+                    peer.run(case, few, chunk)
+
+            shared[peer.name, few] = Ready({}, run, once(run, self.device))
+        entry = {"steps": steps, "gradients": steps, "chunk": chunk}
+        if (error := self._entry(case)["errors"][peer.name].get(str(steps))) is not None:
+            entry["measured"] = error
         if few < steps:
             entry["timed_steps"] = few
-        return Ready(entry, run, once(run, self.device), steps / few, self._task(case, peer.name, steps=few, chunk=chunk))
+        who, tol = name.split()[0], str(float(name.split()[1]))
+        fixed = self.row["fixed"][peer.name].get(tol, {}).get("reached")
+        if not (self._entry(case)["fewest"]["captum"][tol] if who == "oracle" else fixed):
+            entry["reached"] = False
+        one = shared[peer.name, few]
+        return Ready(entry, one.run, one.first, steps / few)
 
-    def _entry(self, case: Case, peer: Peer, steps: int, error: float, chunk: int | None, precision: str) -> dict[str, Any]:
-        found = {"steps": steps, "gradients": steps * len(case.x), "measured": error, "precision": precision}
-        return found | {"chunk": chunk, "rows": peer.rows(chunk), "remark": remark(case)}
-
-    def _middle(self, ladder: dict[str, Any]) -> str:
-        """The tolerance nearest to 1% that is reached."""
-        reached = [tol for tol in self.settings.tolerances if str(tol) in ladder]
-        return str(min(reached, key=lambda tol: abs(math.log(tol / 0.01))))
-
-    def _ladder(self, peer: Peer) -> dict[str, Any]:
-        """Steps, error and precision by tolerance; ``closest`` and ``pace`` (seconds per step of one example)."""
-        at, kept = f"{self.key}/{peer.name}", self.results.content["ladders"]
-        sought = list(self.settings.tolerances)
-        if not set(sought) <= set(kept.get(at, {}).get("sought", [])):
+    def _compare(self, say: Say, steps: int = 10) -> None:
+        """Once per network: that a peer's own answer is that of the plain loop whose errors are used; one that fails is out."""
+        agreement, case = self.row.setdefault("agreement", {}), self.cases[0]
+        for peer in [peer for peer in self.peers if peer.name not in agreement]:
             try:
-                kept[at] = self._climbed(peer) | {"sought": sought}
-            except Exception as error:  # the same for every tolerance and batch
-                kept[at] = failed(error).entry | {"sought": sought}
-        found: dict[str, Any] = kept[at]
-        return found
-
-    def _climbed(self, peer: Peer) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        kinds, sought = precisions(self.case), self.settings.tolerances
-        for precision in kinds:
-            climb = Climb(partial(self._error, peer, precision), peer.most, self.settings.limit, plateau=precision != kinds[-1])
-            reached = climb.fewest([tol for tol in sought if str(tol) not in found])
-            found |= {str(tol): [steps, climb.tried[steps], precision] for tol, steps in reached.items()}
-            found |= {"closest": list(climb.closest), "pace": climb.pace}
-            if all(str(tol) in found for tol in sought):
-                break
-        return found
-
-    def _error(self, peer: Peer, precision: str, steps: int) -> float:
-        return peer.error(self.case, steps, self.reference.values, precision)
-
-    def _chunks(self, peer: Peer, case: Case, steps: int, precision: str) -> list[int | None]:
-        at, kept = f"{self.key}/{peer.name}/{len(case.x)}", self.results.content["chunks"]
-        if at not in kept:
-            kept[at] = measure.chunks(peer, case, steps, precision)
-        found: list[int | None] = kept[at]
-        return found
-
-    def _usual(self, case: Case) -> Ready:
-        """Captum's default: 50 steps, all rows at once if they fit."""
-        peer = NAMED["captum"]
-        if not peer.available():
-            return failed("captum is not installed")
-        error = self._error(peer, DEFAULT, STEPS)
-        if self.device.type == "cuda":
-            try:
-                return self._timed(case, peer, STEPS, None, DEFAULT, STEPS, error)
-            except torch.cuda.OutOfMemoryError:
-                measure.release(self.device)
-                return self._timed(case, peer, STEPS, max(64, len(case.x)), DEFAULT, STEPS, error)
-        task = self._task(case, peer.name, steps=STEPS)  # alone, since it may take more memory than there is
-        entry = self._entry(case, peer, STEPS, error, None, DEFAULT)
-        return Ready(entry | in_a_process(task))
+                with conditions(case, FLOAT32):
+                    values = peer.run(case, steps, None)
+            except Exception as error:  # a finding, not a crash
+                say(f"  {self.key}: {peer.name} fails: {type(error).__name__}: {error}")
+                self.peers.remove(peer)
+                continue
+            agreement[peer.name] = spread(values, integrated(case, RULES[peer.name](steps), self.settings.effort.chunk))

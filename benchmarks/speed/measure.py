@@ -1,18 +1,15 @@
-"""Seconds, peak memory and operations of a run."""
+"""Seconds of a run, and rows at a time."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from .cases import Case
 from .peers import FLOAT32, Peer, conditions
@@ -20,60 +17,31 @@ from .peers import FLOAT32, Peer, conditions
 Run = Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a run took.
-
-    Attributes:
-        seconds: the median of the rounds.
-        peak: bytes above what was held before, on the device; NaN on a CPU, where processes are compared instead.
-    """
-
-    seconds: float
-    peak: float
-
-
-def once(run: Run, device: torch.device) -> Cost:
-    """One run."""
+def once(run: Run, device: torch.device) -> float:
+    """Seconds of one run."""
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device) if cuda else 0
     start = time.perf_counter()
     run()
     if cuda:
         torch.cuda.synchronize(device)
-    seconds = time.perf_counter() - start
-    return Cost(seconds, float(torch.cuda.max_memory_allocated(device) - before) if cuda else float("nan"))
+    return time.perf_counter() - start
 
 
-def timed(runs: dict[str, Run], first: dict[str, Cost], device: torch.device, rounds: int, patience: float) -> dict[str, Cost]:
-    """The competitors take turns, after their first runs, in which things are set up.
+def timed(
+    runs: dict[str, Run], first: dict[str, float], device: torch.device, rounds: int, patience: float
+) -> dict[str, float]:
+    """The median of the rounds, in which the competitors take turns, after their first runs, in which things are set up.
 
-    What takes longer than half the patience is run once more only; if it took four times the patience, not at all.
+    What takes longer than the patience is run once more only; if it took four times the patience, not at all.
     """
-    costs: dict[str, list[Cost]] = {name: [] for name in runs}
+    took: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):
         for name, run in runs.items():
-            least = min(cost.seconds for cost in (first[name], *costs[name]))
-            if least > (patience / 2 if number else 4 * patience):
-                continue
-            with suppress(torch.OutOfMemoryError):  # beside what the others keep; the first run stands
-                costs[name].append(once(run, device))
-    kept = {name: found or [first[name]] for name, found in costs.items()}
-    return {
-        name: Cost(statistics.median(one.seconds for one in found), max(one.peak for one in found))
-        for name, found in kept.items()
-    }
-
-
-def kept(device: torch.device) -> float:
-    """Bytes that recordings hold on to on a GPU between runs, which no peak of a run shows."""
-    if device.type != "cuda":
-        return 0.0
-    segments = torch.cuda.memory_snapshot()
-    return float(sum(one["total_size"] for one in segments if tuple(one.get("segment_pool_id", (0, 0))) != (0, 0)))
+            if min(first[name], *took[name], first[name]) <= (patience if number else 4 * patience):
+                took[name].append(once(run, device))
+    return {name: statistics.median(found or [first[name]]) for name, found in took.items()}
 
 
 def release(device: torch.device) -> None:
@@ -88,29 +56,37 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "memory" in str(error)
 
 
-def chunks(peer: Peer, case: Case, steps: int, precision: str) -> list[int | None]:
-    """Rows at a time, the fastest first; those that run out of memory are out."""
+def rows_at_a_time(peer: Peer, case: Case, steps: int) -> int:
+    """The fastest number of rows at a time, a first run aside; those that run out of memory are out."""
     candidates = peer.chunks[case.x.device.type]
-    if peer.together:
-        candidates = tuple(dict.fromkeys(chunk and max(chunk, len(case.x)) for chunk in candidates))
-    least = min((chunk for chunk in candidates if chunk), default=0)
-    candidates = tuple(chunk for chunk in candidates if chunk is None or chunk <= max(steps * len(case.x), least))
-    if len(candidates) == 1:
-        return list(candidates)
-    found: list[tuple[float, int | None]] = []
-    for chunk in candidates:
-        run = partial(peer.run, case, steps, chunk)
+    found: dict[int, float] = {}
+    for chunk in [one for one in candidates if one < 2 * steps] or candidates[:1]:
+        some = max(steps // chunk, 1) * chunk if steps > chunk else steps  # whole chunks
+        run = partial(peer.run, case, some, chunk)
         try:
-            with conditions(case, precision):
-                best = once(run, case.x.device).seconds
-                if best < 0.5:
-                    best = min(best, once(run, case.x.device).seconds)
-            found.append((best, chunk))
+            with conditions(case, FLOAT32):
+                once(run, case.x.device)
+                found[chunk] = once(run, case.x.device) / some
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
             release(case.x.device)
-    return [chunk for _, chunk in sorted(found, key=lambda pair: pair[0])]
+    return min(found, key=lambda chunk: found[chunk])
+
+
+def saved_bytes(case: Case) -> int:
+    """What autograd keeps for one row between forward and backward pass."""
+    seen: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    own = {p.untyped_storage().data_ptr() for p in case.score.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        case.score(case.x[:1].detach().clone().requires_grad_(True))
+    return sum(size for at, size in seen.items() if at not in own)
 
 
 @contextmanager
@@ -124,47 +100,3 @@ def frozen(case: Case) -> Iterator[None]:
     finally:
         for parameter in asking:
             parameter.requires_grad_(True)
-
-
-@contextmanager
-def _unfused() -> Iterator[None]:
-    """Without oneDNN, into whose recurrent layers the counter does not see."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of TF32 on other chips
-        with torch.backends.mkldnn.flags(enabled=False):
-            yield
-
-
-def operations(case: Case) -> tuple[float, float]:
-    """Floating-point operations of one row: of the forward pass, and of it with the backward pass to the input."""
-    x = case.x[:1].detach().clone().requires_grad_(True)
-    with frozen(case), conditions(case, FLOAT32), _unfused():
-        with FlopCounterMode(display=False) as forward:
-            out = case.score(x).sum()
-        with FlopCounterMode(display=False) as backward:
-            out.backward()  # the counter does not take autograd.grad
-    one = float(forward.get_total_flops())
-    return one, one + float(backward.get_total_flops())
-
-
-KINDS = ("tf32", "bfloat16", "float16", "float64", "float32")
-"""Precisions whose rate can be measured."""
-
-
-def kind(precision: str) -> str:
-    """Which of them a certificate's precision is; the coarsest that it names."""
-    return next((one for one in KINDS if one in precision.lower()), "float32")
-
-
-def rate(device: torch.device, precision: str = "float32") -> float:
-    """Operations per second of a large matrix product on this device."""
-    size = 8192 if device.type == "cuda" else 1536
-    dtype = torch.float32 if precision == "tf32" else getattr(torch, precision)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        a, b = torch.randn(2, size, size, device=device).to(dtype)
-        seconds = min(once(lambda: a @ b, device).seconds for _ in range(6))
-    finally:
-        torch.set_float32_matmul_precision(before)
-    return 2 * size**3 / seconds

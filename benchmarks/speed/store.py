@@ -1,4 +1,4 @@
-"""The results in a JSON file, written after every competitor, from which a second run goes on."""
+"""The results in a JSON file, written after every input, from which a second run goes on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+"""Of one network: ``name``, ``weights``, ``kinked``, ``image``, ``fixed`` (peer to tolerance to steps) and ``inputs``.
+
+An input has a ``reference``, ``errors`` (peer to steps to error), ``fewest`` (peer to tolerance to steps, None where no
+number was found) and ``runs``: what was timed, by who and tolerance.
+"""
 
 
 class Results:
-    """Rows by case, batch and tolerance; in each, what every competitor took.
+    """Rows by network.
 
     Args:
         file: read if it is there.
@@ -20,46 +25,27 @@ class Results:
 
     def __init__(self, file: Path, header: dict[str, Any]) -> None:
         self.file = file
-        self.content: dict[str, Any] = {**header, "rates": {}, "rows": [], "ladders": {}, "chunks": {}}
+        self.content: dict[str, Any] = {**header, "rows": {}}
         if file.is_file():
             kept = json.loads(file.read_text())
             other = {name: kept.get(name) for name, value in header.items() if kept.get(name) != value}
-            if other:
+            if other or "rows" not in kept:
                 raise SystemExit(f"{file} is of {other}, here is {header}; give another --out, or remove it.")
             self.content |= kept
 
-    @property
-    def rows(self) -> list[Row]:
-        rows: list[Row] = self.content["rows"]
-        return rows
+    def row(self, key: str, **facts: Any) -> Row:
+        """The row of a network, made if it is not there; one of other weights is made anew."""
+        rows = self.content["rows"]
+        if rows.get(key, {}).get("weights") != facts.get("weights"):
+            rows[key] = {**facts, "fixed": {}, "inputs": {}}
+        row: Row = rows[key]
+        return row
 
-    def row(self, key: str, batch: int, tol: float | None, **facts: Any) -> Row:
-        """The row of a case, batch and tolerance (None: whatever takes none), made if it is not there."""
-        for row in self.rows:
-            if (row["key"], row["batch"], row["tol"]) == (key, batch, tol):
-                return row
-        self.rows.append({"key": key, "batch": batch, "tol": tol, **facts, "who": {}})
-        return self.rows[-1]
-
-    def forget(
-        self,
-        keys: Iterable[str],
-        batches: Iterable[int],
-        tolerances: Iterable[float],
-        who: Iterable[str],
-        *,
-        steps: bool = True,
-    ) -> None:
-        """Measure some competitors again in some rows; if ``steps``, look for their steps and rows at a time again, too."""
-        keys, who, batches, sought = set(keys), set(who), set(batches), {*tolerances, None}
-        for row in self.rows:
-            if row["key"] in keys and row["batch"] in batches and row["tol"] in sought:
-                row["who"] = {name: entry for name, entry in row["who"].items() if name.split(",")[0] not in who}
-        for kept in ("ladders", "chunks") if steps else ():
-            old = self.content[kept]
-            self.content[kept] = {
-                at: one for at, one in old.items() if at.split("/")[0] not in keys or at.split("/")[1] not in who
-            }
+    def forget(self, keys: Iterable[str]) -> None:
+        """Time some networks again. All competitors of an input are, so that they stand side by side; steps and errors stay."""
+        for key in keys:
+            for entry in self.content["rows"].get(key, {}).get("inputs", {}).values():
+                entry["runs"] = {}
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
