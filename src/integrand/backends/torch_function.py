@@ -31,7 +31,7 @@ from ..functions.model_state import RandomSources, undisturbed, without_numbers
 from ..functions.probabilities import refuse_second_squash
 from ..functions.randomness import refuse_random_draws, rounding_between_calls
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
-from ..memory import all_rows, joined
+from ..memory import all_rows, joined, repeated
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
 
 __all__ = ["TorchFunction", "build", "filled", "no_gradient", "undisturbed"]
@@ -53,6 +53,7 @@ class TorchFunction:
         scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
         call: the model's own call.
         layered: whether a layer is explained.
+        alike: whether all examples are one row, expanded, and differ in their targets only.
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
     """
@@ -66,6 +67,7 @@ class TorchFunction:
     scale: Floats
     call: ModelCall
     layered: bool = False
+    alike: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
 
     @property
@@ -75,6 +77,8 @@ class TorchFunction:
 
     def scores(self, leaves: Leaves, rows: Tensor) -> Tensor:
         """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
+        if self.alike and len(rows) > 1 and all(leaf.stride(0) == 0 for leaf in leaves):
+            return self.scorer(repeated(self.run(tuple(leaf[:1] for leaf in leaves), rows[:1]), len(rows)), rows)
         return self.scorer(self.run(leaves, rows), rows)
 
     @property
@@ -157,7 +161,9 @@ def build(
     leaves = tuple(leaf.detach() for leaf in leaves)
     sources = RandomSources(model)
     before = sources.state()
-    probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, None if batched is None else bool(batched))
+    alike = bool(batched) and _one_row(leaves, (others, named))
+    first = ModelCall(model, tree, 1, True, others, named)
+    probe = _probe(first, leaves, target, None if batched is None else bool(batched), once=alike)
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
@@ -171,11 +177,11 @@ def build(
     run: RunsRows = call
     own, outputs = rows_of, [probe.output]
     if layer is not None:
-        run, rows_of, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
+        run, rows_of, outputs = capture(call, rows_of, find_modules(model, layer), layer_side, alike=alike)
         tree = Tree("tensor") if len(rows_of) == 1 else Tree("tuple", (), len(rows_of))
     scorer = make_scorer(target, score, outputs, examples, batched=batched)
     at_input, scale = _score_at(scorer, outputs, examples)
-    function = TorchFunction(run, scorer, rows_of, tree, batched, at_input, scale, call, layered=layer is not None)
+    function = TorchFunction(run, scorer, rows_of, tree, batched, at_input, scale, call, layer is not None, alike)
     if sources.state() != before:
         refuse_random_draws(function, sources)
     if examples > 1 and call.split:
@@ -183,6 +189,22 @@ def build(
     if scorer.score != "logit":
         refuse_second_squash(function, outputs)
     return function
+
+
+def _one_row(leaves: Leaves, further: Any) -> bool:
+    """Whether all examples are one row that was expanded, so that the model need be run on it once."""
+    count = leaves[0].shape[0] if leaves[0].ndim else 1
+
+    def shared(value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return not value.ndim or value.shape[0] != count or value.stride(0) == 0
+        if isinstance(value, Mapping):
+            return all(map(shared, value.values()))
+        return value is None or isinstance(value, (str, bytes, bool, int, float))
+
+    return (
+        count > 1 and all(leaf.ndim and leaf.stride(0) == 0 for leaf in leaves) and all(map(shared, (*further[0], further[1])))
+    )
 
 
 def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
@@ -272,7 +294,7 @@ class _Probe:
     writes: bool
 
 
-def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None) -> _Probe:
+def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None, *, once: bool) -> _Probe:
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     alike = None not in lengths and len(lengths) == 1
     if batched and not alike:
@@ -286,9 +308,11 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
 
     # A program that was exported or traced for one row refuses several; others' errors are the user's to see.
+    rows = 1 if once else split.examples
     fixed = isinstance(call.model, (torch.fx.GraphModule, torch.jit.ScriptModule)) and batched is not False and alike
-    found = _with_numbers(lambda: all_rows(run, split.examples, leaves[0].device, whole=not fixed), call.model)
+    found = _with_numbers(lambda: all_rows(run, rows, leaves[0].device, whole=not fixed), call.model)
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
+    output = repeated(output, split.examples) if once else output
     if batched is None:
         batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
         if batched and not alike:

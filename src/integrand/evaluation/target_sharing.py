@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..backends.checkpointing import CheckpointedRun
 from ..backends.torch_function import TorchFunction
 from ..errors import GradientError, IntegrandError
 from ..functions.call import ModelCall, take
@@ -159,6 +160,7 @@ def _gathered(nodes: Nodes, lead: Ints, room: int) -> Iterator[Ints]:
 def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> TargetSharing | None:
     """Which examples have the same path and other arguments, but other targets; None if there are none."""
     run, call = function.run, function.call
+    run = run.inner if isinstance(run, CheckpointedRun) else run
     if function.examples == 1 or not function.scorer.by_example or not isinstance(run, (ModelCall, LayerCall)):
         return None
     if not all(piece.made_of for piece in pieces):
