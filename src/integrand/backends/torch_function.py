@@ -128,6 +128,11 @@ class TorchFunction:
                 out.append((scores.detach(), filled(gradients, points)))
         return out
 
+    def several_scores(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> Tensor:
+        """Scores of several targets from one forward pass, (targets, N); see :meth:`value_and_grads`."""
+        outputs = self.run(leaves, rows)
+        return torch.stack([self.scorer(outputs, torch.where(examples < 0, rows, examples)) for examples in asked])
+
     def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
         """Scores that autograd can follow back to the points, or an error that says what cuts the graph."""
         scores = self.scorer(outputs, rows)

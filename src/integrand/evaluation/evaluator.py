@@ -385,6 +385,8 @@ class Evaluator:
 
     def scores_at(self, nodes: Nodes) -> Floats:
         """Scores at nodes, (N,), from forward passes alone."""
+        if len(nodes) and self.sharing is not None and self.workers is None:
+            return self.sharing.scores_at(self, nodes)
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
             with torch.no_grad():

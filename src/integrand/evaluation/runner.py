@@ -78,6 +78,10 @@ class Runner:
         """Scores and gradients of several targets from one forward pass; see :meth:`TorchFunction.value_and_grads`."""
         return self.function.value_and_grads(leaves, rows, asked)
 
+    def several_scores(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> Tensor:
+        """Scores of several targets from one forward pass, in full precision; see :meth:`TorchFunction.several_scores`."""
+        return self.function.several_scores(leaves, rows, asked)
+
     @contextmanager
     def in_mode(self, mode: PrecisionMode) -> Iterator[None]:
         """Run in another precision mode while in this context."""
