@@ -442,7 +442,7 @@ def no_gradient(raw: Any) -> str:
     return (
         f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
         "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), torch.jit.optimize_for_inference, numpy, "
-        "argmax, round or an integer cast in the model, or a target that does not use x."
+        "argmax, round, quantised activations or an integer cast in the model, or a target that does not use x."
     )
 
 

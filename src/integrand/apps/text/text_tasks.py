@@ -98,7 +98,7 @@ def explain(
             vocabulary), a token id, an embedding of shape (D,), or a list of these, over which the result is averaged.
             Markers and padding are kept.
         tol: the relative error of the tokens' attributions to integrate to, for each text.
-        **options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk``, ``progress``, as in
+        **options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk``, ``precision``, ``progress``, as in
             :func:`integrand.integrated_gradients`.
 
     Returns:
