@@ -124,7 +124,7 @@ def _forwards_replaced(blocks: Sequence[nn.Module], make: Callable[[Callable[...
     before = [(block, block.__dict__.get("forward")) for block in blocks]
     try:
         for block in blocks:
-            block.forward = make(block.forward)  # type: ignore[method-assign]
+            block.forward = make(block.forward)
         yield
     finally:
         for block, own in before:

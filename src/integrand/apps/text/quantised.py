@@ -29,10 +29,8 @@ def mixes_rows(model: nn.Module) -> bool:
 
 def _packed(module: Any) -> str:
     """bitsandbytes, 4 bit, on CPUs with AVX-512 for bfloat16: the first run without gradients packs the weights for good."""
-    weight = getattr(module, "weight", None)
-    if not getattr(module, "support_avx512bf16_for_cpu", False) or getattr(weight, "device", None) is None:
-        return ""
-    if weight.device.type != "cpu" or module.training:
+    weight: Any = getattr(module, "weight", None)
+    if not getattr(module, "support_avx512bf16_for_cpu", False) or weight is None or weight.device.type != "cpu":
         return ""
     packed = getattr(getattr(weight, "quant_state", None), "packing_format_for_cpu", False)
     again = "load the model again, and before it" if packed else "before the model"
