@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("transformers")
 
@@ -84,6 +87,39 @@ def test_sixteen_outputs_take_one_forward_pass_at_each_node(story):
     # Two rows of a few tokens to see that the model does not look ahead; then one number per output and word at the most.
     assert max(logits) <= 2 * ids["input_ids"].shape[1]
     assert max(logits[1:]) == 16
+
+
+class CopiesNoticed(TorchDispatchMode):
+    """Notes operations that make a whole weight once more, in any precision."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.weights = {id(part): part.numel() for part in model.parameters() if part.ndim == 2}
+        self.made: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation, and compare what it gets and gives."""
+        out = func(*args, **(kwargs or {}))
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        places = {leaf.untyped_storage().data_ptr() for leaf in given}
+        sizes = [self.weights[id(leaf)] for leaf in given if id(leaf) in self.weights]
+        for leaf in pytree.tree_leaves(out):
+            new = isinstance(leaf, Tensor) and leaf.untyped_storage().data_ptr() not in places
+            if new and leaf.numel() in sizes and "embedding" not in str(func):
+                self.made.append(str(func))
+        return out
+
+
+@pytest.mark.filterwarnings("ignore::integrand.errors.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_no_second_copy_of_the_weights(story, dtype):
+    model, tokenizer = copy.deepcopy(story[0]).to(dtype), story[1]
+    with CopiesNoticed(model) as noticed:
+        model.model.layers[0].mlp.up_proj.weight.double()
+    assert noticed.made == ["aten._to_copy.default"]
+    with CopiesNoticed(model) as noticed:
+        text.generated(model, tokenizer, PROMPT, max_new_tokens=2, baseline="mean", tol=0.1)
+    assert not noticed.made
 
 
 def test_a_continuation_of_ids(story):
