@@ -217,6 +217,7 @@ def opened(
         from .evaluation.workers import shared_among
 
         stack.enter_context(shared_among(evaluator, options.devices))
+        chunks.lighter = None  # each worker has a model of its own
     return evaluator
 
 
@@ -315,6 +316,8 @@ def warn_if_same(starts: Sequence[Leaves], function: TorchFunction) -> None:
     same = torch.ones(function.examples, dtype=torch.bool)
     for start in starts:
         for a, b in zip(start, function.inputs, strict=True):
+            if a.stride(0) == b.stride(0) == 0:  # one row, expanded
+                a, b = a[:1], b[:1]
             same &= flat([a == b]).all(1).cpu() if a.shape[0] == b.shape[0] else torch.zeros_like(same)
     if same.any():
         _warn_of_no_distance(same)

@@ -170,6 +170,20 @@ def joined(parts: Sequence[Any], sizes: Sequence[int]) -> Any:
     return pytree.tree_unflatten(leaves, flat[0][1])
 
 
+def repeated(output: Any, count: int) -> Any:
+    """The output for one row as that for ``count`` equal rows: tensors with one row are expanded, which takes no memory.
+
+    >>> repeated((torch.tensor([[1, 2]]), "a"), 3)[0].shape
+    torch.Size([3, 2])
+    """
+
+    def wide(leaf: Any) -> Any:
+        rows = isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == 1
+        return leaf.expand(count, *leaf.shape[1:]) if rows else leaf
+
+    return pytree.tree_map(wide, output)
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out, on any device."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) and not isinstance(error, MemoryLimitError):
@@ -177,15 +191,30 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def smaller(tried: int, error: BaseException) -> int:
-    """How many rows to try after running out of memory with ``tried`` of them; an error at a single row."""
-    if tried <= 1:
+def smaller(tried: int, error: BaseException, lighter: Callable[[], bool] | None = None) -> int:
+    """How many rows to try after running out of memory with ``tried`` of them; an error at a single row.
+
+    Args:
+        tried: rows that did not fit.
+        error: what was raised.
+        lighter: lets a row take less memory from now on; whether it could.
+    """
+    if tried <= 1 and lighter is not None and lighter():
+        warn(
+            "out of memory with a single row at a time; going on with activations recomputed block by block. Pass memory= "
+            "(bytes) to start there.",
+            MemoryBackoffWarning,
+        )
+    elif tried <= 1:
         raise MemoryLimitError(
-            f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass; "
-            "use a smaller input, a device with more memory, or activation checkpointing in the model."
+            f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass, where "
+            "possible with activations recomputed block by block; use a smaller input (a shorter text), a device with more "
+            "memory, a model spread over several (device_map), or smaller blocks in one nn.ModuleList or nn.Sequential."
         ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if tried <= 1:
+        return 1
     size = max(1, tried // 2)
     warn(
         f"out of memory with {tried} rows at a time; going on with {size}. Pass chunk={size} to start there.",

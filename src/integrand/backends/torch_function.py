@@ -32,7 +32,7 @@ from ..functions.model_state import RandomSources, undisturbed, without_numbers
 from ..functions.probabilities import refuse_second_squash
 from ..functions.randomness import refuse_random_draws, rounding_between_calls
 from ..functions.target import Scorer, Target, main_tensor, make_scorer
-from ..memory import all_rows, joined
+from ..memory import all_rows, joined, repeated
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
 
 __all__ = ["TorchFunction", "build", "filled", "no_gradient", "undisturbed"]
@@ -54,6 +54,7 @@ class TorchFunction:
         scale: the size of the model's outputs for each example, (examples,), for telling rounding from difference.
         call: the model's own call.
         layered: whether a layer is explained.
+        alike: whether all examples are one row, expanded, and differ in their targets only.
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
         kinks: whether gradients went through operations whose gradients may jump, once there were any; at most one entry.
@@ -69,6 +70,7 @@ class TorchFunction:
     scale: Floats
     call: ModelCall
     layered: bool = False
+    alike: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
     kinks: list[bool] = field(default_factory=list, compare=False)
     backward: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -87,6 +89,8 @@ class TorchFunction:
 
     def scores(self, leaves: Leaves, rows: Tensor) -> Tensor:
         """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
+        if self.alike and len(rows) > 1 and all(leaf.stride(0) == 0 for leaf in leaves):
+            return self.scorer(repeated(self.run(tuple(leaf[:1] for leaf in leaves), rows[:1]), len(rows)), rows)
         return self.scorer(self.run(leaves, rows), rows)
 
     @property
@@ -139,6 +143,11 @@ class TorchFunction:
                 out.append((scores.detach(), filled(gradients, points)))
         return out
 
+    def several_scores(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> Tensor:
+        """Scores of several targets from one forward pass, (targets, N); see :meth:`value_and_grads`."""
+        outputs = self.run(leaves, rows)
+        return torch.stack([self.scorer(outputs, torch.where(examples < 0, rows, examples)) for examples in asked])
+
     def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
         """Scores that autograd can follow back to the points, or an error that says what cuts the graph."""
         scores = self.scorer(outputs, rows)
@@ -171,7 +180,9 @@ def build(
     leaves = tuple(leaf.detach() for leaf in leaves)
     sources = RandomSources(model)
     before = sources.state()
-    probe = _probe(ModelCall(model, tree, 1, True, others, named), leaves, target, None if batched is None else bool(batched))
+    alike = bool(batched) and _one_row(leaves, (others, named))
+    first = ModelCall(model, tree, 1, True, others, named)
+    probe = _probe(first, leaves, target, None if batched is None else bool(batched), once=alike)
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
@@ -185,11 +196,11 @@ def build(
     run: RunsRows = call
     own, outputs = rows_of, [probe.output]
     if layer is not None:
-        run, rows_of, outputs = capture(call, rows_of, find_modules(model, layer), layer_side)
+        run, rows_of, outputs = capture(call, rows_of, find_modules(model, layer), layer_side, alike=alike)
         tree = Tree("tensor") if len(rows_of) == 1 else Tree("tuple", (), len(rows_of))
     scorer = make_scorer(target, score, outputs, examples, batched=batched)
     at_input, scale = _score_at(scorer, outputs, examples)
-    function = TorchFunction(run, scorer, rows_of, tree, batched, at_input, scale, call, layered=layer is not None)
+    function = TorchFunction(run, scorer, rows_of, tree, batched, at_input, scale, call, layer is not None, alike)
     if sources.state() != before:
         refuse_random_draws(function, sources)
     if examples > 1 and call.split:
@@ -197,6 +208,22 @@ def build(
     if scorer.score != "logit":
         refuse_second_squash(function, outputs)
     return function
+
+
+def _one_row(leaves: Leaves, further: Any) -> bool:
+    """Whether all examples are one row that was expanded, so that the model need be run on it once."""
+    count = leaves[0].shape[0] if leaves[0].ndim else 1
+
+    def shared(value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return not value.ndim or value.shape[0] != count or value.stride(0) == 0
+        if isinstance(value, Mapping):
+            return all(map(shared, value.values()))
+        return value is None or isinstance(value, (str, bytes, bool, int, float))
+
+    return (
+        count > 1 and all(leaf.ndim and leaf.stride(0) == 0 for leaf in leaves) and all(map(shared, (*further[0], further[1])))
+    )
 
 
 def _check_call(model: Any, args: Any, kwargs: Any, batched: Any) -> None:
@@ -286,7 +313,7 @@ class _Probe:
     writes: bool
 
 
-def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None) -> _Probe:
+def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None, *, once: bool) -> _Probe:
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     alike = None not in lengths and len(lengths) == 1
     if batched and not alike:
@@ -300,9 +327,11 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
 
     # A program that was exported or traced for one row refuses several; others' errors are the user's to see.
+    rows = 1 if once else split.examples
     fixed = isinstance(call.model, (torch.fx.GraphModule, torch.jit.ScriptModule)) and batched is not False and alike
-    found = _with_numbers(lambda: all_rows(run, split.examples, leaves[0].device, whole=not fixed), call.model)
+    found = _with_numbers(lambda: all_rows(run, rows, leaves[0].device, whole=not fixed), call.model)
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
+    output = repeated(output, split.examples) if once else output
     if batched is None:
         batched = len(found) > 1 or _has_batch(call, output, leaves, target, alike=alike)
         if batched and not alike:
@@ -472,7 +501,7 @@ def no_gradient(raw: Any) -> str:
     return (
         f"the score has no gradient with respect to what is explained: {cause}. Expected a score that autograd can follow to "
         "x: look for .detach(), .data, torch.no_grad(), torch.inference_mode(), torch.jit.optimize_for_inference, numpy, "
-        "argmax, round or an integer cast in the model, or a target that does not use x."
+        "argmax, round, quantised activations or an integer cast in the model, or a target that does not use x."
     )
 
 

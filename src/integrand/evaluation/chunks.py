@@ -6,7 +6,7 @@ chunks and gives the same bits. Trying other sizes and memory layouts by the clo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -50,6 +50,8 @@ class Chunks:
         tunes: whether to find that out.
         layouts: whether the inputs have channels, whose order in memory may matter.
         single: whether the model takes one row at a time only.
+        limited: whether the user named the memory that a run may hold.
+        lighter: lets rows take less memory from now on, at the cost of time; whether it could.
     """
 
     size: int
@@ -62,6 +64,8 @@ class Chunks:
     tunes: bool = False
     layouts: bool = False
     single: SingleRows = field(default_factory=SingleRows)
+    limited: bool = False
+    lighter: Callable[[], bool] | None = None
 
     @staticmethod
     def start(
@@ -94,6 +98,7 @@ class Chunks:
         few = FEW_ROWS if device.type == "cpu" else MOST_ROWS
         chunks = Chunks(first, max(target // share, 1), few, measured=rows is not None)
         chunks.point_bytes, chunks.layouts = 3 * (input_bytes or 0), layouts
+        chunks.limited = memory is not None
         chunks.tunes = tunes and device.type == "cpu" and rows is None
         return chunks
 
@@ -130,6 +135,10 @@ class Chunks:
             self.tuning.most = self._most()
             self.size = min(self.tuning.now.rows, self.tuning.most)
 
+    def has_room(self, row_bytes: int) -> bool:
+        """Whether a single row fits, for which autograd saves so many bytes."""
+        return row_bytes + self.point_bytes <= self.target
+
     def _most(self) -> int:
         """Rows that memory has room for."""
         return int(min(max(self.target // (self.row_bytes + self.point_bytes), 1), MOST_ROWS))
@@ -145,9 +154,9 @@ class Chunks:
         return -(-left // -(-left // self.size))
 
     def shrink(self, tried: int, error: BaseException) -> None:
-        """Halve the size after running out of memory; CUDA graphs make room, too."""
+        """Halve the size after running out of memory, or let a single row take less; CUDA graphs make room, too."""
         release_graphs()
-        self.size = smaller(tried, error)
+        self.size = smaller(tried, error, self.lighter)
         self.measured, self.tuning = True, None
 
     def took(self, rows: int, seconds: float) -> None:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
+from ..backends.checkpointing import NOTE, saved_bytes
 from ..backends.precision import ROUNDING, PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
 from ..certificate import ExampleCertificate
 from ..functions.model_notes import notes_at
-from ..memory import in_chunks
+from ..memory import in_chunks, out_of_memory
 from ..paths.base import Nodes, Piece
 from ..profile import Profile
 from ..trees import Leaves, add_columns, flat
@@ -147,6 +148,7 @@ class Evaluator:
         self.workers: WorkerPool | None = None  # see evaluation.workers.shared_among
         self.shift: PrecisionShift | None = None  # what a lower precision does, where one is or was used
         self._runner = Runner(function)
+        chunks.lighter = self._runner.recompute
         self._seen = ProfileRecorder()
 
     def note_precision(self) -> float:
@@ -201,6 +203,7 @@ class Evaluator:
             shared: whether several targets of one input may share forward passes.
         """
         if shared and self.sharing is not None:
+            self.measure_rows()
             yield from self.sharing.gradients_at(self, nodes)
             return
         order = by_piece(nodes)
@@ -281,23 +284,45 @@ class Evaluator:
     def measure_rows(self) -> None:
         """On a GPU, count what autograd saves for a row on a forward pass of one row, once per model and shape of input.
 
-        A first chunk of a few rows, on which a CPU measures, would take a GPU as long as a full one. What is remembered is the
-        number that would be measured again, so that the same call has the same chunks.
+        That pass also shows whether the model has kinks. A first chunk of a few rows, on which a CPU measures, would take a GPU
+        as long as a full one. What is remembered is what would be measured again, so that the same call has the same chunks.
+        Where the user limits the memory and the model has blocks, a CPU counts likewise, since one row may be too large
+        already: if it is, activations are recomputed block by block from now on.
         """
-        if not self.asynchronous or self.chunks.row_bytes:
+        if self.chunks.row_bytes or not (self.asynchronous or self.chunks.limited):
+            return
+        blocks = () if self.workers is not None else self._runner.blocks
+        if not self.asynchronous and not blocks:
             return
         function = self.function
         notes = notes_at(function.call.model, function.inputs, layered=function.layered)
         if "row_bytes" not in notes:
             rows = torch.zeros(1, dtype=torch.long, device=self.device)
             point = tuple(leaf[:1].clone().requires_grad_(True) for leaf in function.inputs)
-            with self.chunks.measuring(1):
-                function.look_inside(self.runner.scores(point, rows))
-            notes["row_bytes"], notes["kinks"] = self.chunks.row_bytes, list(function.kinks)
-        self.chunks.set_row_bytes(notes["row_bytes"])
+            notes |= self._counted(point, rows) if blocks else {}
+            if "row_bytes" not in notes:
+                with self.chunks.measuring(1):
+                    function.look_inside(self.runner.scores(point, rows))
+                notes["row_bytes"] = self.chunks.row_bytes
+            notes["kinks"] = list(function.kinks)
         function.kinks[:] = notes["kinks"]
+        few, many = notes.get("light_bytes", math.inf), notes["row_bytes"]
+        if self.chunks.limited and few < many and not self.chunks.has_room(many) and self._runner.recompute():
+            self.chunks.set_row_bytes(few)
+            return
+        self.chunks.set_row_bytes(many)
         if self.runner.graphs is not None:
             self.runner.graphs.row_bytes = notes["row_bytes"]
+
+    def _counted(self, point: Leaves, rows: Tensor) -> dict[str, int]:
+        """What autograd saves for a row, in all and if blocks are recomputed, without holding it; nothing where that fails."""
+        try:
+            found = saved_bytes(lambda: self.function.look_inside(self.runner.scores(point, rows)), self._runner.blocks)
+        except RuntimeError as error:  # a model that differentiates something itself
+            if out_of_memory(error):
+                raise
+            return {}
+        return {"row_bytes": max(1, found.plain), "light_bytes": max(1, found.light)}
 
     def _sums(self, scores: Tensor, terms: Tensor, wide: torch.dtype | None) -> PendingTransfer:
         """Scores, and what terms (N, features) add up to with their signs and without; (3, N)."""
@@ -372,6 +397,8 @@ class Evaluator:
 
     def scores_at(self, nodes: Nodes) -> Floats:
         """Scores at nodes, (N,), from forward passes alone."""
+        if len(nodes) and self.sharing is not None and self.workers is None:
+            return self.sharing.scores_at(self, nodes)
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
             with torch.no_grad():
@@ -497,6 +524,8 @@ class Evaluator:
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows of precision and evaluations."""
+        if self._runner.recomputes:
+            found["note"] = "; ".join(filter(None, (found.get("note"), NOTE)))
         shift = float(self.precision_shift()[example] / found["magnitude"]) if found["magnitude"] and self.shift else 0.0
         return ExampleCertificate(
             **found,

@@ -101,6 +101,8 @@ def _worth_trying(evaluator: Evaluator) -> tuple[str, ...]:
     evaluator.measure_rows()
     lines = evaluator.function.examples * len(evaluator.pieces)
     work = FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes
+    if evaluator.runner.recomputes:  # what a backward pass computes again would be in TF32, too
+        return TRIED[:-1] if evaluator.smooth and work >= WORTH else ()
     if work < WORTH_BACKWARD:
         return ()
     return TRIED if evaluator.smooth and work >= WORTH else TRIED[-1:]

@@ -1,14 +1,17 @@
-"""The one caller of a function's scores and gradients, wrapped by a precision mode and, on a GPU, by CUDA graphs."""
+"""The one caller of a function's scores and gradients, wrapped by a precision mode, by CUDA graphs and by checkpointing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..backends.precision import PrecisionMode
+from ..backends.checkpointing import CheckpointedRun, recomputable
+from ..backends.precision import BACKWARD, PrecisionMode
 from ..backends.torch_function import TorchFunction
 from ..trees import Leaves
 
@@ -25,7 +28,7 @@ class Runner:
     """
 
     def __init__(self, function: TorchFunction, *, graphs: bool = True) -> None:
-        self.function = function
+        self.function = self._plain = function
         self.mode = PrecisionMode()
         self.graphs: GraphedRows | None = None
         if graphs and function.inputs[0].device.type == "cuda":
@@ -37,6 +40,25 @@ class Runner:
     def low(self) -> bool:
         """Whether the mode is less precise than the model and its input."""
         return self.mode.name != "float32"
+
+    @cached_property
+    def blocks(self) -> tuple[nn.Module, ...]:
+        """Repeated blocks of the model whose activations can be recomputed."""
+        return recomputable(self._plain.run)
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether activations are recomputed block by block."""
+        return self.function is not self._plain
+
+    def recompute(self) -> bool:
+        """Recompute the activations of blocks from now on, rather than save them; False if there are none, or it is done."""
+        if self.recomputes or not self.blocks:
+            return False
+        self.function, self.graphs = replace(self._plain, run=CheckpointedRun(self._plain.run, self.blocks)), None
+        if self.mode.name == BACKWARD:  # what is computed again in a backward pass would be in TF32, too
+            self.mode = PrecisionMode()
+        return True
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """Scores (N,) and gradients (N, ...) at points (N, ...), row i on the path of example ``rows[i]``."""
@@ -52,12 +74,16 @@ class Runner:
 
     def differentiable(self, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """Scores and gradients at points in full precision, with their graph."""
-        return self.function.value_and_grad(leaves, rows, create_graph=True)
+        return self._plain.value_and_grad(leaves, rows, create_graph=True)
 
     def several_targets(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> list[tuple[Tensor, Leaves]]:
         """Scores and gradients of several targets from one forward pass; see :meth:`TorchFunction.value_and_grads`."""
         with self.mode.switched():
             return self.mode.applied(self.function).value_and_grads(leaves, rows, asked)
+
+    def several_scores(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> Tensor:
+        """Scores of several targets from one forward pass, in full precision; see :meth:`TorchFunction.several_scores`."""
+        return self.function.several_scores(leaves, rows, asked)
 
     @contextmanager
     def in_mode(self, mode: PrecisionMode) -> Iterator[None]:

@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..backends.checkpointing import CheckpointedRun
 from ..backends.torch_function import TorchFunction
 from ..errors import GradientError, IntegrandError
 from ..functions.call import ModelCall, take
 from ..functions.layer import LayerCall
 from ..paths.base import Piece
 from ..trees import Leaves
+from .checks import check_finite
 
 if TYPE_CHECKING:
-    from ..arrays import Ints
+    from ..arrays import Floats, Ints
     from ..paths.base import Nodes
     from .evaluator import Evaluated, Evaluator
 
@@ -74,6 +76,30 @@ class TargetSharing:
                 here = np.flatnonzero(steps == step)
                 which = torch.as_tensor(nodes.rows[done.index[here]], device=evaluator.device)
                 yield slice(step, step + 1), which, done.terms[torch.as_tensor(here, device=evaluator.device)][None]
+
+    def scores_at(self, evaluator: Evaluator, nodes: Nodes) -> Floats:
+        """Scores at nodes, (N,), from forward passes alone: one for all nodes at a point."""
+        keys = np.stack([nodes.t, self.lead[nodes.rows], nodes.pieces], 1)
+        _, place, sizes = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+        order = np.argsort(place.ravel(), kind="stable")
+        there = np.arange(sizes.max()) < sizes[:, None]
+        points = np.full(there.shape, -1)
+        points[there] = order  # (points, targets), -1 where a point has fewer
+        out = np.empty(len(nodes))
+
+        def evaluate(index: Ints, here: Nodes) -> None:
+            asked = np.where(there[index], nodes.rows[points[index]], -1)
+            with torch.no_grad():
+                leaves, targets = evaluator.points_alone(here), torch.as_tensor(asked.T.copy(), device=evaluator.device)
+                scores = evaluator.runner.several_scores(leaves, evaluator.rows_of(here), targets)
+            mine = points[index][there[index]]
+            out[mine] = scores.T.double().cpu().numpy()[there[index]]
+            check_finite(evaluator.function.tree.names, nodes[mine], out[mine], np.zeros(len(mine)), ())
+
+        for _ in evaluator.in_chunks(nodes[points[:, 0]], evaluate):
+            pass
+        np.add.at(evaluator.forwards, nodes.rows, 1)
+        return out
 
     def _together(self, evaluator: Evaluator, nodes: Nodes, points: Ints) -> Iterator[Evaluated]:
         """Nodes at the same points, (points, targets) with -1 where a point has fewer."""
@@ -159,6 +185,7 @@ def _gathered(nodes: Nodes, lead: Ints, room: int) -> Iterator[Ints]:
 def find_sharing(function: TorchFunction, pieces: Sequence[Piece]) -> TargetSharing | None:
     """Which examples have the same path and other arguments, but other targets; None if there are none."""
     run, call = function.run, function.call
+    run = run.inner if isinstance(run, CheckpointedRun) else run
     if function.examples == 1 or not function.scorer.by_example or not isinstance(run, (ModelCall, LayerCall)):
         return None
     if not all(piece.made_of for piece in pieces):

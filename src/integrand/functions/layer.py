@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..errors import ModelError, NonFiniteError, OptionError
-from ..memory import all_rows, joined
+from ..memory import all_rows, joined, repeated
 from ..trees import Leaves
 from .call import ModelCall, take
 from .model_state import PROCESS, modules_of
@@ -141,8 +141,17 @@ class LayerCall:
         return outputs
 
 
-def capture(call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side: str) -> tuple[LayerCall, Leaves, list[Any]]:
+def capture(
+    call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side: str, *, alike: bool = False
+) -> tuple[LayerCall, Leaves, list[Any]]:
     """Run the model once and keep what the modules give (or get).
+
+    Args:
+        call: the model's own call.
+        inputs: the model's own input, one row per example.
+        modules: whose values are kept.
+        side: what a module gives (``output``) or gets (``input``).
+        alike: whether all examples are one row, expanded, which is then run alone.
 
     Returns:
         The call that replaces them, their values with one row per example, and the model's raw outputs.
@@ -151,7 +160,7 @@ def capture(call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side:
     def look(rows: Tensor) -> _Seen:
         return _look(call, inputs, modules, side, rows)
 
-    seen = all_rows(look, call.examples, inputs[0].device)
+    seen = all_rows(look, 1 if alike else call.examples, inputs[0].device)
     first = seen[0]
     if not first.values:
         raise ModelError(
@@ -164,6 +173,8 @@ def capture(call: ModelCall, inputs: Leaves, modules: Sequence[nn.Module], side:
         dims = _row_dims(first, look, side)
         values = [torch.cat([p.values[i].movedim(dim, 0) for p in seen]) for i, dim in enumerate(dims)]
         outputs = [joined([part.outputs[0] for part in seen], [len(part.rows) for part in seen])]
+        if alike:
+            values, outputs = repeated((values, outputs), call.examples)
     else:
         dims, outputs = (0,) * len(first.values), first.outputs
         values = [value[None] for value in first.values]

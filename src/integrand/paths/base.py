@@ -116,7 +116,7 @@ class Straight:
 def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
     """The line between two batches of points."""
     # In half precision times would be off by more than the nodes are apart: only the point itself is rounded.
-    pairs = [(a.to(wide(a)), b.to(wide(b))) for a, b in zip(start, stop, strict=True)]
+    pairs = [(_once(a).to(wide(a)), _once(b).to(wide(b))) for a, b in zip(start, stop, strict=True)]
 
     def rows_of(leaf: Tensor, rows: Tensor) -> Tensor:
         return leaf.expand(len(rows), *leaf.shape[1:]) if leaf.shape[0] == 1 else leaf.index_select(0, rows)
@@ -126,7 +126,8 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
         for (first, last), leaf in zip(pairs, stop, strict=True):
             share = t.to(last.dtype).reshape(-1, *[1] * (last.ndim - 1))
             if rows is None:
-                found = torch.lerp(first[None], last[None], share[:, None]).flatten(0, 1)
+                every = last.expand(leaf.shape)[None]
+                found = torch.lerp(first[None], every, share[:, None]).flatten(0, 1)
             else:
                 found = torch.lerp(rows_of(first, rows), rows_of(last, rows), share)
             out.append(found.to(leaf.dtype))  # exact at both ends
@@ -136,6 +137,11 @@ def segment(start: Leaves, stop: Leaves, weight: float = 1.0) -> Piece:
         return points(t, rows), tuple(rows_of(last - first, rows) for first, last in pairs)
 
     return Piece(weight, at, points, straight=True, made_of=(*start, *stop))
+
+
+def _once(leaf: Tensor) -> Tensor:
+    """A batch of equal rows, which one row was expanded to, as that row; others as they are."""
+    return leaf[:1] if leaf.ndim and leaf.stride(0) == 0 else leaf
 
 
 def wide(leaf: Tensor) -> torch.dtype:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...errors import InputError, IntegrandWarning, ModelError, OptionError, TrainModeError, warn
 from ...words import shown
+from .quantised import refuse_without_gradient
 
 ENDLESS = 10**9
 """Tokenizers without a length limit report a number larger than this."""
@@ -81,7 +82,7 @@ def parameters_of(model: nn.Module) -> set[str]:
 
 
 def check_model(model: Any) -> None:
-    """Refuse objects that are not models with an input embedding, and models in train mode."""
+    """Refuse objects that are not models with an input embedding, models in train mode, and layers without a gradient."""
     if not isinstance(model, nn.Module) or not callable(getattr(model, "get_input_embeddings", None)):
         raise ModelError(
             f"got a {type(model).__name__} as model; expected a Hugging Face model (a module with get_input_embeddings()). "
@@ -89,6 +90,7 @@ def check_model(model: Any) -> None:
         )
     if model.training:
         raise TrainModeError("the model is in train mode; expected eval mode, without dropout: call model.eval() first.")
+    refuse_without_gradient(model)
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -100,7 +102,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 def check_options(options: dict[str, Any]) -> None:
     """Refuse keyword options that are not options of the engine."""
-    known = ("steps", "rule", "max_evaluations", "memory", "chunk", "progress")
+    known = ("steps", "rule", "max_evaluations", "memory", "chunk", "precision", "progress")
     for name in options:
         if name not in known:
             raise OptionError(f"got {name}=; expected one of the named options, or {', '.join(known)}.")

@@ -18,9 +18,10 @@ from ...certificate import Certificate, ExampleCertificate
 from ...errors import InputError, ModelError, OptionError
 from ...functions.layer import of_this_thread
 from ...functions.target import ReadOut, Score
+from ...memory import out_of_memory
 from .encoding import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
 from .result import Generated
-from .text_run import Fill, Known, TextRun, Values, baseline_words, fixed_of, integrate, look, picked, slots_of
+from .text_run import Fill, Known, Looked, TextRun, Values, baseline_words, fixed_of, integrate, look, picked, slots_of
 
 BLOCK = 16
 """The number of outputs that are explained in one batch, on the text up to the last of them."""
@@ -108,7 +109,7 @@ def write(
     model: nn.Module,
     tokenizer: Any,
     prompt: str,
-    continuation: str | None,
+    continuation: str | Sequence[int] | None,
     max_new_tokens: int,
     device: torch.device,
     generate: dict[str, Any],
@@ -119,7 +120,7 @@ def write(
         model: the language model.
         tokenizer: its tokenizer.
         prompt: the text.
-        continuation: what follows; None to have the model write.
+        continuation: what follows, as text or as token ids; None to have the model write.
         max_new_tokens: how much of it.
         device: where ids go.
         generate: further options of the model's own ``generate``.
@@ -133,7 +134,6 @@ def write(
         _check_causal(model, encoded.ids)
     start = _start(model) if both else None
     if continuation is not None:
-        check_texts([continuation], None)
         out = _continued(tokenizer, prompt, continuation, encoded, both)
     else:
         spare = {} if tokenizer.pad_token_id is not None else {"pad_token_id": tokenizer.eos_token_id}
@@ -282,20 +282,54 @@ def _at(values: Tensor, position: Tensor) -> Tensor:
     return values[torch.arange(len(values), device=values.device), position.to(values.device)]
 
 
-def _body(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], logits: Tensor) -> _Body | None:
-    """The model up to its head; None where its logits are not exactly what the head returns."""
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    if not isinstance(head, nn.Module):
-        return None
-    body = _Body(model, lambda output, _: output, fixed_of(model), head=head)
+@dataclass(frozen=True)
+class _FirstRun:
+    """What one run of the model on the text as it is shows.
+
+    Attributes:
+        calls: where it looks tokens up.
+        logits: those that follow the positions of the outputs, (outputs, vocabulary).
+        body: the model up to its head; None where its logits are not exactly what the head returns.
+    """
+
+    calls: tuple[Looked, ...]
+    logits: Tensor
+    body: _Body | None
+
+
+def _first_run(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], positions: Tensor) -> _FirstRun:
+    """Run the model once, with logits at some positions only: those of a long text would take more memory than all the rest."""
+    head, fixed = model.get_output_embeddings(), fixed_of(model)  # type: ignore[operator]
+    length = ids.get("decoder_input_ids", ids["input_ids"]).shape[1]
+    found: list[Tensor] = []
+
+    @of_this_thread
+    def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if len(args) != 1 or not isinstance(args[0], Tensor) or args[0].ndim != 3 or args[0].shape[1] != length:
+            return None
+        found.append(args[0][:, positions.to(args[0].device)])
+        return (found[-1],)
+
+    handle = head.register_forward_pre_hook(before) if isinstance(head, nn.Module) else None
     try:
-        with torch.no_grad():
-            again = head(body(given=given, rows={}, **ids))
-    except (IndexError, TypeError, AttributeError):  # the head is not called, or not with one tensor alone
-        return None
+        calls, output = look(model, lambda: model(**ids, **given, **fixed))
+    except (IndexError, TypeError, RuntimeError) as error:
+        if not found or out_of_memory(error):  # else the model cannot do with fewer logits
+            raise
+        output = None
+    finally:
+        if handle is not None:
+            handle.remove()
+    if output is None or len(found) != 1 or output.logits.shape[1] != len(positions):
+        calls, output = look(model, lambda: model(**ids, **given, **fixed))
+        logits = output.logits
+        return _FirstRun(calls, logits[0, positions.to(logits.device)], None)
+    logits = output.logits[0]
+    with torch.no_grad():
+        again = head(found[0])[0]
     slack = 16 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
     same = again.shape == logits.shape and bool(((again - logits).abs() <= slack).all())
-    return body if same else None
+    return _FirstRun(calls, logits, _Body(model, lambda output, _: output, fixed, head=head) if same else None)
 
 
 def _block(
@@ -314,16 +348,16 @@ def _block(
     ids = written.ids(block[-1] + 1)
     decoder = "decoder_input_ids" in ids
     given = dict(written.encoded.given) if decoder else {}
-    calls, output = look(model, lambda: model(**ids, **given, **fixed_of(model)))
-    slots = slots_of(calls, _known(tokenizer, written, ids))
-    first = 0 if decoder else written.source - 1
-    positions = torch.tensor([first + i for i in block])
+    start = 0 if decoder else written.source - 1
+    positions = torch.tensor([start + i for i in block])
+    first = _first_run(model, ids, given, positions)
+    slots = slots_of(first.calls, _known(tokenizer, written, ids))
     rows = {"position": positions, "token": torch.tensor([written.out[i] for i in block])}
-    sure = picked(output.logits[0, positions.to(output.logits.device)].double(), rows["token"], "probability").tolist()
+    sure = picked(first.logits.double(), rows["token"], "probability").tolist()
     if other is not None:
         rows["other"] = torch.full_like(positions, other)
     count, following = len(block), _NextToken(model, score)
-    body = _body(model, ids, given, output.logits)
+    body = first.body
     narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
     versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
     values, errors, certificate = integrate(
@@ -386,7 +420,7 @@ def _check_causal(model: nn.Module, ids: Tensor) -> None:
     last = int(some[0, -1])
     some[1, -1] = last - 1 if last else 1
     with torch.no_grad():
-        before = model(input_ids=some).logits[:, :-1]
+        before = model(input_ids=some, **fixed_of(model)).logits[:, :-1]
     wide = before.to(torch.promote_types(before.dtype, torch.float32))
     allowed = torch.finfo(before.dtype).eps ** 0.5 * float(wide.abs().max())  # rounding; NaN is for the engine to report
     if float((wide[0] - wide[1]).abs().max()) > allowed:
@@ -421,8 +455,11 @@ def _start(model: nn.Module) -> int:
     )
 
 
-def _continued(tokenizer: Any, prompt: str, continuation: str, encoded: Encoded, both: bool) -> list[int]:
+def _continued(tokenizer: Any, prompt: str, continuation: str | Sequence[int], encoded: Encoded, both: bool) -> list[int]:
     """The token ids of a continuation, tokenized together with the prompt where that leaves the prompt's ids unchanged."""
+    if not isinstance(continuation, str):
+        return _checked_ids(tokenizer, continuation)
+    check_texts([continuation], None)
     if both:
         return [int(i) for i in tokenizer(text_target=continuation)["input_ids"]]
     before = encoded.ids[0].tolist()
@@ -433,3 +470,14 @@ def _continued(tokenizer: Any, prompt: str, continuation: str, encoded: Encoded,
     if whole[: len(before)] == before and len(whole) > len(before):
         return whole[len(before) :]
     return [int(i) for i in tokenizer(continuation, add_special_tokens=False)["input_ids"]]
+
+
+def _checked_ids(tokenizer: Any, ids: Any) -> list[int]:
+    """A continuation that was given as token ids, such as a part of what ``model.generate`` returns, as a list."""
+    found = ids.flatten().tolist() if isinstance(ids, Tensor | np.ndarray) else ids
+    numbers = isinstance(found, Sequence) and all(isinstance(i, int) and not isinstance(i, bool) for i in found)
+    if not numbers or not found or not all(0 <= i < len(tokenizer) for i in found):
+        raise InputError(
+            f"got continuation={found!r}; expected a text, or a list of token ids from 0 to {len(tokenizer) - 1}, at least one."
+        )
+    return [int(i) for i in found]

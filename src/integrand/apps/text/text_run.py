@@ -22,6 +22,7 @@ from ...errors import ConvergenceWarning, InputError, ModelError, OptionError, q
 from ...functions.layer import of_this_thread
 from ...functions.target import Score
 from .encoding import Encoded, parameters_of
+from .quantised import mixes_rows
 from .result import Explained, explained
 
 Values = NDArray[np.float64]
@@ -174,6 +175,7 @@ def integrate(
     fills: list[Any] = list(fill) if isinstance(fill, list | tuple) else [fill]
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
     asked = question_of(runs, slots, given=given, rows=rows)
+    options = {"chunk": 1, **options} if mixes_rows(runs.model) else options
     with quiet(ConvergenceWarning):  # said below, once, with what may help
         result = integrated_gradients(
             x=ids,

@@ -98,7 +98,7 @@ def explain(
             vocabulary), a token id, an embedding of shape (D,), or a list of these, over which the result is averaged.
             Markers and padding are kept.
         tol: the relative error of the tokens' attributions to integrate to, for each text.
-        **options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk``, ``progress``, as in
+        **options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk``, ``precision``, ``progress``, as in
             :func:`integrand.integrated_gradients`.
 
     Returns:
@@ -197,7 +197,7 @@ def generated(
     tokenizer: Any,
     prompt: str,
     *,
-    continuation: str | None = None,
+    continuation: str | Sequence[int] | None = None,
     max_new_tokens: int = 20,
     span: tuple[int, int] | str | None = None,
     against: str | int | None = None,
@@ -213,7 +213,7 @@ def generated(
     tokenizer: Any,
     prompt: Sequence[str],
     *,
-    continuation: str | None = None,
+    continuation: str | Sequence[int] | None = None,
     max_new_tokens: int = 20,
     span: tuple[int, int] | str | None = None,
     against: str | int | None = None,
@@ -228,7 +228,7 @@ def generated(
     tokenizer: Any,
     prompt: str | Sequence[str],
     *,
-    continuation: str | None = None,
+    continuation: str | Sequence[int] | None = None,
     max_new_tokens: int = 20,
     span: tuple[int, int] | str | None = None,
     against: str | int | None = None,
@@ -244,8 +244,8 @@ def generated(
         model: a Hugging Face causal language model, or an encoder-decoder, in eval mode.
         tokenizer: its tokenizer.
         prompt: the text to go on from (for an encoder-decoder, the encoder's text); or several, one after the other.
-        continuation: what follows; the model writes it if not given, always the most likely token unless ``generate`` says
-            otherwise.
+        continuation: what follows, as text or as token ids; the model writes it if not given, always the most likely token
+            unless ``generate`` says otherwise.
         max_new_tokens: how many tokens it may write.
         span: explain only these outputs: (first, end) by number, or words of the output. All by default.
         against: a token (' bad', or its id): explain why each output came rather than this one.
