@@ -347,6 +347,7 @@ def true_errors(found: ig.Attribution, kind: Kind) -> list[float]:
 def worth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are small here, for which a lower precision would not be tried."""
     monkeypatch.setattr(precision_choice, "WORTH", 0)
+    monkeypatch.setattr(precision_choice, "WORTH_BACKWARD", 0)
 
 
 @pytest.mark.usefixtures("worth")
@@ -485,7 +486,7 @@ def test_blocks_are_recomputed_where_one_row_runs_out_of_memory() -> None:
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (100 << 20)) / total)
     try:
         with pytest.warns(MemoryBackoffWarning, match="going on with activations recomputed block by block"):
-            found = ig.integrated_gradients(model, x, target=1, steps=6, tol=1e9)
+            found = ig.integrated_gradients(model, x, target=1, steps=6, tol=1e9, chunk=1)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert off(found.values, expected.values) <= 1e-5

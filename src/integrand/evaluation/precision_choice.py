@@ -72,7 +72,7 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
         evaluator.measure_rows()  # which CUDA graphs need to know, and the checked nodes would measure without telling them
     few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
     for name in tried:
-        for times in (TWO,) if asked or few else (ONE, TWO):
+        for times in (TWO,) if asked or few or name == BACKWARD else (ONE, TWO):
             found = _compared(evaluator, name, times, start=few and not asked)
             shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
             if asked or shifts.max() <= room:
@@ -128,7 +128,8 @@ class _PrecisionDifference:
         mean: over the nodes of each path, summed over its pieces with their weights, (examples, features); None where there
             is one node only.
         sizes: of the gradients in float32, the mean over nodes, likewise, (examples,).
-        varies: how far single nodes are from it (from nothing if None), over the size of the gradients, (examples,).
+        varies: how far single nodes are from it (from nothing if None), over the size of the gradients, (examples,); of a
+            backward pass in TF32, how far the mean over many nodes is from nothing.
         starts: F(x') in float32, (examples,), where that came with it.
     """
 
@@ -161,16 +162,32 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
         starts[rows] = here.scores.reshape(len(part), -1)[:, -1]
         np.add.at(evaluator.gradients, nodes.rows, np.where(nodes.t > 0, 2, 1))
         change, shares = here.change.unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
-        mean = change.mean(1) if len(at) > 1 else torch.zeros_like(change[:, 0])
+        corrected = len(at) > 1 and name != BACKWARD
+        mean = change.mean(1) if corrected else torch.zeros_like(change[:, 0])
         weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
         add_rows(total, torch.as_tensor(rows, device=mean.device), weights * mean)
-        far = (change - mean[:, None]).abs().sum(2).mean(1).double().cpu().numpy()
+        left = _left_over(change) if name == BACKWARD else (change - mean[:, None]).abs().sum(2).mean(1)
+        far = left.double().cpu().numpy()
         np.add.at(size, rows, np.abs(shares) * here.sizes.reshape(len(part), -1).mean(1))
         np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
     assert mode is not None
     # What overflows is evaluated in float32 and needs no correction.
-    mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 else None
+    mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 and name != BACKWARD else None
     return _PrecisionDifference(mode, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
+
+
+def _left_over(change: Tensor) -> Tensor:
+    """What is left of differences at a few nodes, (lines, nodes, features), in the mean over many, (lines,) in L1.
+
+    Rounding errors of different nodes are nearly independent and average out; what they have in common does not. Its square is
+    the mean of the products of different nodes' errors, that of the other part is what remains of the mean of their squares.
+    """
+    wide, nodes = change.double(), change.shape[1]
+    squares = wide.square().sum(2)
+    own = squares.mean(1)
+    common = ((wide.sum(1).square().sum(1) - squares.sum(1)) / (nodes * (nodes - 1))).clamp_min(0)
+    root = (common + (own - common).clamp_min(0) / FIVE_POINT.count(2)).sqrt()
+    return root * wide.abs().sum((1, 2)) / squares.sqrt().sum(1).clamp_min(1e-300)  # from L2 to L1
 
 
 @dataclass(frozen=True)
