@@ -163,6 +163,7 @@ def attribute(
                 memory=options.memory,
                 regions=not options.create_graph,
                 precision="float32" if options.create_graph else options.precision,
+                differentiable=options.create_graph,
             )
         values, examples = outcome.values, tuple(outcome.examples)
         if options.create_graph:
@@ -184,7 +185,7 @@ def attribute(
         shown_sums = sums if function.batched else sums[0]
         draws = outcome.draws and outcome.draws.first(count)
         return Attribution(shown_sums, certificate, function.batched, meta, profile=profile, draws=draws)
-    leaves = leaves_of(values, function)
+    leaves = leaves_of(values, evaluator.function)
     warn_if_zero(leaves, function, pieces, certificate)
     shown = leaves if function.batched else tuple(leaf[0] for leaf in leaves)
     draws = outcome.draws

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..functions.call import ModelCall, RunsRows
 from ..functions.layer import LayerCall, uncompiled
 from ..functions.model_state import modules_of
 from ..trees import Leaves
+from .full_precision import FullPrecision
 
 NOTE = "activations recomputed block by block to save memory"
 """What a certificate says of a result that was computed so: the values are the same to rounding."""
@@ -109,8 +110,11 @@ def checkpointed(blocks: Sequence[nn.Module]) -> Iterator[None]:
             without = _without_caches(kwargs)
             if without is None:
                 return plain(*args, **kwargs)
+            # What is computed again is computed after the forward pass, in a thread of autograd's: in the same precision.
+            again: Callable[[], Any] = FullPrecision if FullPrecision.active() else nullcontext
+            contexts = {"context_fn": lambda: (nullcontext(), again()), "preserve_rng_state": False}
             # Models that draw random numbers are refused, so that there is no state to keep.
-            return checkpoint(plain, *args, use_reentrant=False, preserve_rng_state=False, **without)
+            return checkpoint(plain, *args, use_reentrant=False, **contexts, **without)
 
         return forward
 

@@ -58,6 +58,7 @@ class TorchFunction:
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
         kinks: whether gradients went through operations whose gradients may jump, once there were any; at most one entry.
+        forward: a context for forward passes, up to the scores.
         backward: a context for backward passes, which may be of another precision than forward passes.
     """
 
@@ -73,6 +74,7 @@ class TorchFunction:
     alike: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
     kinks: list[bool] = field(default_factory=list, compare=False)
+    forward: Callable[[], AbstractContextManager[object]] = nullcontext
     backward: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def look_inside(self, scores: Tensor) -> None:
@@ -89,9 +91,10 @@ class TorchFunction:
 
     def scores(self, leaves: Leaves, rows: Tensor) -> Tensor:
         """Scores of shape (N,) at points ``leaves`` of shape (N, ...), row i of example ``rows[i]``."""
-        if self.alike and len(rows) > 1 and all(leaf.stride(0) == 0 for leaf in leaves):
-            return self.scorer(repeated(self.run(tuple(leaf[:1] for leaf in leaves), rows[:1]), len(rows)), rows)
-        return self.scorer(self.run(leaves, rows), rows)
+        with self.forward():
+            if self.alike and len(rows) > 1 and all(leaf.stride(0) == 0 for leaf in leaves):
+                return self.scorer(repeated(self.run(tuple(leaf[:1] for leaf in leaves), rows[:1]), len(rows)), rows)
+            return self.scorer(self.run(leaves, rows), rows)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -109,9 +112,9 @@ class TorchFunction:
         """Scores at points and their gradients; see :class:`~integrand.functions.function.Function`."""
         points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
         with in_plain_words():
-            outputs = self.run(points, rows)
-            scores = self._scored(outputs, rows)
-            total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
+            with self.forward():
+                scores = self._scored(self.run(points, rows), rows)
+                total = scores.sum() if scale == 1.0 else scale * scores.float().sum()
             with self.backward():
                 gradients = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
             found = filled(gradients, points)
@@ -133,9 +136,11 @@ class TorchFunction:
         out = []
         points = tuple(leaf.requires_grad_(True) if leaf.is_leaf else leaf for leaf in leaves)
         with in_plain_words():
-            outputs = self.run(points, rows)
+            with self.forward():
+                outputs = self.run(points, rows)
             for number, examples in enumerate(asked, 1):
-                scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
+                with self.forward():
+                    scores = self._scored(outputs, torch.where(examples < 0, rows, examples))
                 # Rows with fewer targets than others are not differentiated again.
                 seeds = (examples >= 0).to(scores.device, scores.dtype)
                 with self.backward():
@@ -145,8 +150,9 @@ class TorchFunction:
 
     def several_scores(self, leaves: Leaves, rows: Tensor, asked: Tensor) -> Tensor:
         """Scores of several targets from one forward pass, (targets, N); see :meth:`value_and_grads`."""
-        outputs = self.run(leaves, rows)
-        return torch.stack([self.scorer(outputs, torch.where(examples < 0, rows, examples)) for examples in asked])
+        with self.forward():
+            outputs = self.run(leaves, rows)
+            return torch.stack([self.scorer(outputs, torch.where(examples < 0, rows, examples)) for examples in asked])
 
     def _scored(self, outputs: list[Any], rows: Tensor) -> Tensor:
         """Scores that autograd can follow back to the points, or an error that says what cuts the graph."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,12 @@ DEEPER = 3.0
 
 HALF_PLACES = (0.1371, 0.3629, 0.6371, 0.8629)
 """Where on the path half precision is looked at."""
+
+LOOKED_AT = 1 << 20
+"""Features, at about the most, by which half precision is judged."""
+
+SURE = 1.5
+"""What was measured at a few nodes is raised by this: others may be worse."""
 
 ROUGHLY = 0.25
 """What rounding to nearest changes a number by, over the distance between neighbouring numbers: the root mean square."""
@@ -127,17 +134,29 @@ def noise(evaluator: Evaluator, examples: Ints) -> Floats:
     return np.asarray(out.max(1))
 
 
-def half_precision_noise(evaluator: Evaluator, examples: Ints) -> Floats:
-    """What rounding to half precision does to the integral of gradient times velocity, however many nodes it has (L1).
+def half_precision_noise(evaluator: Evaluator, examples: Ints) -> tuple[Floats, Floats]:
+    """What rounding to half precision does to the integral of gradient times velocity (L1), at a few places along the path.
 
-    Every feature is scaled by a little more or less than 1, as rounding its weights would do, equally at a few places along the
-    path. What these changes have in common does not average out: the mean of their products over pairs of different places is
-    its square. What they do not have in common averages out over the nodes, and nested differences show it.
+    Where the model can be run as in float32, by the difference to that; elsewhere by what scaling every feature by a little
+    more or less than 1 changes, as rounding its weights would do, equally at all places.
 
     Returns:
-        Three times that, (examples,).
+        What stays, however many nodes there are, and what averages out: of one node, to be divided by the root of their number;
+        raised, and (examples,) each. Where nothing is compared with float32, nested differences show the latter.
     """
     times = np.array(HALF_PLACES)
+    step = evaluator.features // LOOKED_AT | 1  # each of so many features stands for the others
+    changes = torch.zeros(len(examples), len(times), -(-evaluator.features // step), dtype=torch.float64)
+    if evaluator.full is not None:
+        many = np.repeat(examples, len(times))
+        nodes = Nodes(np.tile(times, len(examples)), many, np.zeros_like(many))
+        for sign in (1, -1):
+            with evaluator.in_full() if sign > 0 else nullcontext():
+                for done in evaluator.gradients_at(nodes):
+                    rows, columns = np.divmod(done.index, len(times))
+                    changes[rows, columns] += sign * done.terms[:, ::step].double().cpu()
+        stays, averages = (SURE * step * part.numpy() for part in two_parts(changes))
+        return stays, averages
     generator = torch.Generator().manual_seed(0)
     signs = [torch.randint(0, 2, leaf.shape[1:], generator=generator) * 2 - 1 for leaf in evaluator.function.inputs]
     factors = cycle(signs)  # one leaf after the other
@@ -145,13 +164,31 @@ def half_precision_noise(evaluator: Evaluator, examples: Ints) -> Floats:
     def scaled(leaf: Tensor) -> Tensor:
         return leaf * (1 + ROUGHLY * evaluator.epsilon * next(factors).to(leaf.device, leaf.dtype))
 
-    changes = torch.zeros(len(examples), len(times), evaluator.features, dtype=torch.float64)
     for rows, columns, change in _changes(evaluator, examples, times, scaled):
-        changes[rows, columns] = change.double().cpu()
-    total, own = changes.sum(1).square().sum(1), changes.square().sum((1, 2))
-    common = ((total - own).clamp(min=0) / (len(times) * (len(times) - 1))).sqrt()
-    wide = changes.abs().sum((1, 2)) / changes.square().sum(2).sqrt().sum(1).clamp(min=1e-300)  # from L2 to L1
-    return np.asarray(DEEPER * (common * wide).numpy())
+        changes[rows, columns] = change[:, ::step].double().cpu()
+    stays = DEEPER * step * two_parts(changes, surely=False)[0].numpy()
+    return stays, np.zeros_like(stays)
+
+
+def two_parts(change: Tensor, *, surely: bool = True) -> tuple[Tensor, Tensor]:
+    """What rounding errors at a few nodes, (lines, k, features), have in common, and what they do not, (lines,) each in L1.
+
+    Rounding errors of different nodes are nearly independent and average out; what they have in common does not. Its square is
+    the mean of the products of different nodes' errors; the square of the other part is what remains of the mean of their
+    squares.
+
+    Args:
+        change: the errors.
+        surely: whether the first part is raised by what the mean of few products over few features may be off by.
+    """
+    wide, count = change.double(), change.shape[1]
+    squares = wide.square().sum(2)
+    own, pairs = squares.mean(1), count * (count - 1)
+    spread = wide.abs().sum((1, 2)) / squares.sqrt().sum(1).clamp_min(1e-300)  # from L2 to L1: the root of how many differ
+    common = ((wide.sum(1).square().sum(1) - squares.sum(1)) / pairs).clamp_min(0)
+    if surely:
+        common = torch.minimum(common + own / (spread * (pairs / 2) ** 0.5).clamp_min(1.0), own)
+    return common.sqrt() * spread, (own - common).clamp_min(0).sqrt() * spread
 
 
 def _changes(

@@ -52,6 +52,7 @@ class Chunks:
         single: whether the model takes one row at a time only.
         limited: whether the user named the memory that a run may hold.
         lighter: lets rows take less memory from now on, at the cost of time; whether it could.
+        named: whether the user named the size.
     """
 
     size: int
@@ -66,6 +67,7 @@ class Chunks:
     single: SingleRows = field(default_factory=SingleRows)
     limited: bool = False
     lighter: Callable[[], bool] | None = None
+    named: bool = False
 
     @staticmethod
     def start(
@@ -98,7 +100,7 @@ class Chunks:
         few = FEW_ROWS if device.type == "cpu" else MOST_ROWS
         chunks = Chunks(first, max(target // share, 1), few, measured=rows is not None)
         chunks.point_bytes, chunks.layouts = 3 * (input_bytes or 0), layouts
-        chunks.limited = memory is not None
+        chunks.limited, chunks.named = memory is not None, rows is not None
         chunks.tunes = tunes and device.type == "cpu" and rows is None
         return chunks
 
@@ -120,6 +122,11 @@ class Chunks:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield
         self.set_row_bytes(max(1, sum(saved.values()) // rows))
+
+    def measure_again(self) -> None:
+        """Measure rows anew, which take about twice as much from now on."""
+        self.row_bytes, self.measured, self.tuning = 0, self.named, None
+        self.size = self.size if self.named else max(1, self.size // 2)
 
     def set_row_bytes(self, row_bytes: int) -> None:
         """Set the size by the bytes that autograd saves for a row, unless the user named the size."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 from threading import Lock
@@ -153,11 +154,43 @@ class Evaluator:
 
     def note_precision(self) -> float:
         """Take note of what the model turned out to compute in, once it has been differentiated; its relative rounding."""
+        if self.widened:
+            return self.epsilon
         for dtype in self.function.inside:
             if torch.finfo(dtype).eps > self.epsilon:
                 self.precision, self.epsilon = str(dtype).removeprefix("torch."), float(torch.finfo(dtype).eps)
         self.operations = self.function.inside.get(getattr(torch, self.precision), 1)
         return self.epsilon
+
+    @cached_property
+    def full(self) -> tuple[Runner, Sequence[Piece]] | None:
+        """Runs a half-precision model as in float32, along the same paths; None where that cannot be done, or need not be."""
+        from ..backends.full_precision import in_full_precision, widened_piece
+
+        pieces = [widened_piece(piece) for piece in self.pieces]
+        if self.workers is not None or self.runner.low or None in pieces:
+            return None
+        function = in_full_precision(self.function)
+        return None if function is None else (Runner(function, graphs=False), [piece for piece in pieces if piece is not None])
+
+    @contextmanager
+    def in_full(self) -> Iterator[None]:
+        """Points and gradients of a half-precision model as in float32 while in this context."""
+        assert self.full is not None
+        before, (self._runner, self.pieces) = (self._runner, self.pieces), self.full
+        try:
+            yield
+        finally:
+            self._runner, self.pieces = before
+
+    def widen(self) -> None:
+        """Run a half-precision model as in float32 from now on."""
+        assert self.full is not None
+        weights = self.precision
+        self._runner, self.pieces = self.full
+        self.chunks.lighter = self._runner.recompute
+        self.chunks.measure_again()
+        self.precision, self.epsilon, self.operations = f"float32 with {weights} weights", torch.finfo(torch.float32).eps, 1
 
     def gradient_rounding(self) -> float:
         """What rounding does to gradients, over their size: it adds up over operations like the steps of a random walk."""
@@ -167,6 +200,11 @@ class Evaluator:
     def smooth(self) -> bool:
         """Whether no operation that gradients go through has one that jumps; False before that is known."""
         return self.function.kinks == [False]
+
+    @property
+    def widened(self) -> bool:
+        """Whether a half-precision model runs as in float32."""
+        return "weights" in self.precision
 
     @property
     def kinked(self) -> bool:

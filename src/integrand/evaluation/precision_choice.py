@@ -24,6 +24,7 @@ from ..errors import OptionError
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT
 from ..trees import Leaves, add_rows, flat
+from .checks import two_parts
 from .evaluator import Evaluator
 
 TRIED = ("float16", "tf32", BACKWARD)
@@ -166,7 +167,11 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
         mean = change.mean(1) if corrected else torch.zeros_like(change[:, 0])
         weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
         add_rows(total, torch.as_tensor(rows, device=mean.device), weights * mean)
-        left = _left_over(change) if name == BACKWARD else (change - mean[:, None]).abs().sum(2).mean(1)
+        if name == BACKWARD:
+            stays, averages = two_parts(change)
+            left = (stays.square() + averages.square() / FIVE_POINT.count(2)).sqrt()
+        else:
+            left = (change - mean[:, None]).abs().sum(2).mean(1)
         far = left.double().cpu().numpy()
         np.add.at(size, rows, np.abs(shares) * here.sizes.reshape(len(part), -1).mean(1))
         np.add.at(off, rows, np.abs(shares) * np.where(np.isfinite(far), far, np.inf))
@@ -174,20 +179,6 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
     # What overflows is evaluated in float32 and needs no correction.
     mean = total.nan_to_num(0.0, 0.0, 0.0) if len(at) > 1 and name != BACKWARD else None
     return _PrecisionDifference(mode, mean, size, off / np.where(size > 0, size, 1.0), starts if start else None)
-
-
-def _left_over(change: Tensor) -> Tensor:
-    """What is left of differences at a few nodes, (lines, nodes, features), in the mean over many, (lines,) in L1.
-
-    Rounding errors of different nodes are nearly independent and average out; what they have in common does not. Its square is
-    the mean of the products of different nodes' errors, that of the other part is what remains of the mean of their squares.
-    """
-    wide, nodes = change.double(), change.shape[1]
-    squares = wide.square().sum(2)
-    own = squares.mean(1)
-    common = ((wide.sum(1).square().sum(1) - squares.sum(1)) / (nodes * (nodes - 1))).clamp_min(0)
-    root = (common + (own - common).clamp_min(0) / FIVE_POINT.count(2)).sqrt()
-    return root * wide.abs().sum((1, 2)) / squares.sqrt().sum(1).clamp_min(1e-300)  # from L2 to L1
 
 
 @dataclass(frozen=True)

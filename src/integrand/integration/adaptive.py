@@ -151,6 +151,7 @@ class GradientIntegral:
         memory: bytes that may be held.
         regions: whether linear regions may be used.
         asked: whether the user asked for the precision mode in use.
+        widens: whether a half-precision model may be run as in float32, where the tolerance asks for it.
         rule: the panel rule.
     """
 
@@ -163,10 +164,11 @@ class GradientIntegral:
         *,
         regions: bool = True,
         asked: bool = True,
+        widens: bool = False,
         rule: PanelRule = FIVE_POINT,
     ) -> None:
         self.evaluator, self.tol, self.limit, self.memory = evaluator, tol, max_evaluations, memory
-        self.asked, self.regions = asked, regions
+        self.asked, self.regions, self.widens = asked, regions, widens
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
         self.pacing = Pacing.of(evaluator, rule)
@@ -217,6 +219,10 @@ class GradientIntegral:
         decisions = [self._decide(one, estimate) for one, estimate in zip(self.active, found, strict=True)]
         if self._unasked() and not {step.status for step in decisions} <= {None, Status.CONVERGED}:
             return self._give_up_precision()
+        if self._too_coarse_inside(decisions):
+            self.evaluator.widen()
+            self.epsilon = self.evaluator.epsilon
+            return self._start_again()
         decisions = self._looked_into(decisions)
         claims = [self._claim(step) for step in decisions if step.status is Status.CONVERGED]
         test = ClaimTest(self.mesh, self.shares, claims, self.tol)
@@ -280,12 +286,15 @@ class GradientIntegral:
         started = self.active[-len(fresh) :]
         self.epsilon = self.evaluator.note_precision()
         half = self.epsilon > HALF
-        if half or self.tol < 1e4 * self.epsilon:
-            found = half_precision_noise(self.evaluator, fresh) if half else noise(self.evaluator, fresh)
-            for one, value in zip(started, found, strict=True):
-                one.noise, one.half = float(value), half
-                if half:  # two scores, each off by half a unit in the last place
-                    one.allowance = self.epsilon * float(self.evaluator.function.scale[one.example])
+        if half:
+            for one, stays, averages in zip(started, *half_precision_noise(self.evaluator, fresh), strict=True):
+                one.half, one.measured = True, self.evaluator.full is not None
+                one.noise, one.node_noise = float(stays), float(averages)
+                # Two scores, each off by half a unit in the last place.
+                one.allowance = self.epsilon * float(self.evaluator.function.scale[one.example])
+        elif self.tol < 1e4 * self.epsilon:
+            for one, value in zip(started, noise(self.evaluator, fresh), strict=True):
+                one.noise = float(value)
 
     def _allowances(self) -> Floats:
         """What panels of each example may miss of the score without that saying anything, (examples,)."""
@@ -332,6 +341,11 @@ class GradientIntegral:
         """Whether a precision that nobody asked for turns out to shift attributions by too much after all."""
         pairs = zip(self.active, found, strict=True)
         return self._unasked() and any(2 * self.shifts[one.example] > self.tol * estimate.size for one, estimate in pairs)
+
+    def _too_coarse_inside(self, decisions: list[Decision]) -> bool:
+        """Whether a half-precision model is not precise enough for the tolerance, and can be run as in float32."""
+        coarse = any(step.one.half and not step.one.precise_enough(self.tol * step.found.size) for step in decisions)
+        return coarse and self.widens and not self.evaluator.widened and self.evaluator.full is not None
 
     def _unasked(self) -> bool:
         return self.evaluator.runner.low and not self.asked
@@ -397,9 +411,12 @@ class GradientIntegral:
         index, panels = self.groups.order[part], self.groups.panels[part]
         goal, shift = self.tol * found.size, float(self.shifts[one.example])
         rounding = self.epsilon * found.size
-        if one.half:  # gradients may cancel along the path, their rounding does not
+        if one.measured:
+            rounding = 0.0
+        elif one.half:  # gradients may cancel along the path, their rounding does not
             rounding = self.evaluator.gradient_rounding() * max(found.size, float(self.mass[one.example]))
-        one.floor = max(one.noise, self._score_noise(one.example, len(index)), rounding, 2 * shift)
+        noise = math.hypot(one.noise, one.node_noise / math.sqrt(self.mesh.rule.cells * len(index)))
+        one.floor = max(noise, self._score_noise(one.example, len(index)), rounding, 2 * shift)
         if one.unseen is not None and not one.hidden:  # whose rounding is not known but for its traces in the score
             one.floor = max(one.floor, abs(found.residual))
         found = replace(found, error=found.error + shift) if shift else found
@@ -491,6 +508,7 @@ def integrate_to_tolerance(
     memory: int | None,
     regions: bool = True,
     precision: Precision = "float32",
+    differentiable: bool = False,
 ) -> Outcome:
     """Integrate every example until its estimated error is within the tolerance, or say why not.
 
@@ -502,13 +520,19 @@ def integrate_to_tolerance(
         regions: whether linear regions may be used; those of probabilities leave no nodes and weights that the values are
             the sum of.
         precision: what to run the model in.
+        differentiable: whether the values will be computed once more, with their graph.
     """
+    half = any(torch.finfo(leaf.dtype).eps > HALF for leaf in evaluator.function.inputs) and not differentiable
+    if half and precision == "float32" and evaluator.full is not None:
+        evaluator.widen()
     if precision != "float32" and not (precision == "auto" and evaluator.device.type != "cuda"):
         from ..evaluation.precision_choice import choose_precision
 
         choose_precision(evaluator, precision, tol)
     asked = precision != "auto"
-    integral = GradientIntegral(evaluator, tol, max_evaluations, memory, regions=regions, asked=asked)
+    integral = GradientIntegral(
+        evaluator, tol, max_evaluations, memory, regions=regions, asked=asked, widens=half and not asked
+    )
     beside_a_gpu = integral.mesh.device.type == "cpu" and evaluator.device.type != "cpu"
     with ONE_CORE if beside_a_gpu else nullcontext():
         refine_until_done(integral, Split())

@@ -113,6 +113,7 @@ class OpenExample:
         level: log2 of the number of cells, where all panels are equally wide and their nodes at hand; None otherwise.
         history: the relative errors of the extrapolation, round by round.
         noise: what rounding does to the gradients, absolute L1, however many there are.
+        node_noise: what it does to one gradient besides, which averages out over the nodes.
         floor: the error that rounding leaves in any case, absolute L1.
         looks: how many independent differences the estimate rests on.
         spread: the dimensions that these spread over.
@@ -120,6 +121,7 @@ class OpenExample:
         suspect: whether a claim of it was refuted between its nodes.
         broad: whether its nested differences are of smooth gradients, on a path of one piece, and spread over many features.
         half: whether the model computes in half precision, whose rounding is not small beside the tolerance.
+        measured: whether the noise of half precision was measured against float32.
         allowance: what may be missed of a change of the score without that saying anything about the gradients.
         unseen: what the score does where no gradient flows, once that is known.
     """
@@ -129,6 +131,7 @@ class OpenExample:
     level: int | None = None
     history: list[float] = field(default_factory=list)
     noise: float = 0.0
+    node_noise: float = 0.0
     floor: float = 0.0
     looks: float = math.inf
     spread: float = math.inf
@@ -136,6 +139,7 @@ class OpenExample:
     suspect: bool = False
     broad: bool = False
     half: bool = False
+    measured: bool = False
     allowance: float = 0.0
     unseen: UnseenChange | None = None
 

@@ -197,9 +197,25 @@ def test_pairs_with_token_types():
     assert one.line.text == "Is it bad?\nThe film was good."
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_in_a_padded_batch_is_that_of_float32(dtype):
+    """In half precision it could not be had to 1%: the same weights are computed with in float32, without being copied."""
+    model, tokenizer = classifier("bert")
+    texts = [*TEXTS, *SENTENCES[:2]]
+    half = text.explain(model.to(dtype), tokenizer, texts, target=2, score="logit")
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+    for sentence, one in zip(texts, half, strict=True):
+        single = text.explain(model.to(dtype).float(), tokenizer, sentence, target=2, score="logit", tol=1e-4)
+        assert np.abs(one.values - single.values).sum() / np.abs(single.values).sum() <= one.certificate.error
+        assert one.certificate.converged
+        assert one.certificate.precision == f"float32 with {str(dtype).removeprefix('torch.')} weights"
+
+
 @pytest.mark.filterwarnings("ignore::integrand.errors.ConvergenceWarning")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_in_a_padded_batch_is_within_its_noise(dtype):
+def test_half_precision_in_a_padded_batch_is_within_its_noise(dtype, monkeypatch):
+    """Where a model cannot be run as in float32."""
+    monkeypatch.setattr("integrand.backends.full_precision.in_full_precision", lambda function: None)
     model, tokenizer = classifier("bert")
     texts = [*TEXTS, *SENTENCES[:2]]
     half = text.explain(model.to(dtype), tokenizer, texts, target=2, score="logit")
@@ -221,6 +237,7 @@ def test_half_precision_in_a_padded_batch_is_within_its_noise(dtype):
 def test_noise_is_said_once(far, monkeypatch):
     """With or without advice: how large the noise is, a tenth or so, depends on the machine."""
     monkeypatch.setattr("integrand.apps.text.text_run.FAR", far)
+    monkeypatch.setattr("integrand.backends.full_precision.in_full_precision", lambda function: None)
     model, tokenizer = classifier("bert")
     with pytest.warns(ConvergenceWarning, match="bfloat16") as said:
         one = text.explain(model.bfloat16(), tokenizer, SENTENCES[0], target=2, tol=1e-4)

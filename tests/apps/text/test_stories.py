@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,8 @@ class CopiesNoticed(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.weights = {id(part): part.numel() for part in model.parameters() if part.ndim == 2}
         self.made: list[str] = []
+        self.held: list[weakref.ref[Tensor]] = []
+        self.most = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation, and compare what it gets and gives."""
@@ -107,6 +110,8 @@ class CopiesNoticed(TorchDispatchMode):
             new = isinstance(leaf, Tensor) and leaf.untyped_storage().data_ptr() not in places
             if new and leaf.numel() in sizes and "embedding" not in str(func):
                 self.made.append(str(func))
+                self.held = [one for one in self.held if one() is not None] + [weakref.ref(leaf)]
+                self.most = max(self.most, len(self.held))
         return out
 
 
@@ -119,7 +124,8 @@ def test_no_second_copy_of_the_weights(story, dtype):
     assert noticed.made == ["aten._to_copy.default"]
     with CopiesNoticed(model) as noticed:
         text.generated(model, tokenizer, PROMPT, max_new_tokens=2, baseline="mean", tol=0.1)
-    assert not noticed.made
+    # A CPU multiplies float32 only: one weight at a time is made float32 there, and let go.
+    assert noticed.most <= (0 if dtype == torch.float32 else 1)
 
 
 def test_a_continuation_of_ids(story):
