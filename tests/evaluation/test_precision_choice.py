@@ -352,3 +352,75 @@ def test_an_overflow_at_a_checked_node_leaves_numbers() -> None:
     assert isinstance(result.values, Tensor)
     assert result.values.isfinite().all()
     torch.testing.assert_close(result.values.sum(), torch.tensor(48.0 * 48 * 5000**2), rtol=0.05, atol=0)
+
+
+# ---- float32 forward, TF32 backward -----------------------------------------------------------------------------------------
+
+
+def coarse_backward(monkeypatch: pytest.MonkeyPatch, share: float, own: float) -> None:
+    """As if on a GPU: backward passes are off by a share that all nodes have in common, and by one of each node's own."""
+    applied = PrecisionMode.applied
+
+    def rounded(self: PrecisionMode, function: TorchFunction) -> TorchFunction:
+        found = applied(self, function)
+        if self.name != "tf32-backward":
+            return found
+        value_and_grad = TorchFunction.value_and_grad
+
+        class Coarse(TorchFunction):
+            def value_and_grad(self, leaves: Any, rows: Tensor, **options: Any) -> Any:
+                scores, (gradient,) = value_and_grad(self, leaves, rows, **options)
+                shared = torch.randn(gradient.shape[1], generator=torch.Generator().manual_seed(7))
+                seeds = [int(1e6 * float(point.double().abs().sum())) for point in leaves[0].detach()]
+                each = torch.stack([torch.randn(gradient.shape[1], generator=torch.Generator().manual_seed(s)) for s in seeds])
+                return scores, (gradient * (1 + share * shared + own * each),)
+
+        return Coarse(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+    monkeypatch.setattr(PrecisionMode, "applied", rounded)
+
+
+def broad_network() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    layers = [nn.Linear(600, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 3)]
+    return nn.Sequential(*layers).eval(), torch.randn(3, 600, generator=torch.Generator().manual_seed(1))
+
+
+def test_scores_of_tf32_backward_passes_are_those_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU there is no TF32: nothing moves, and two nodes of each path are evaluated once more to find that out."""
+    Tempting(monkeypatch, ("tf32-backward",))
+    model, x = broad_network()
+    plain = ig.integrated_gradients(model, x, target=1, tol=0.02, precision="float32")
+    result = ig.integrated_gradients(model, x, target=1, tol=0.02)
+    assert isinstance(result.values, Tensor)
+    for low, full in zip(result.certificate, plain.certificate, strict=True):
+        assert (low.precision, low.moved, low.score, low.error) == ("tf32-backward", 0.0, full.score, full.error)
+        assert low.gradients == full.gradients + 2
+    assert torch.equal(result.values, plain.values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("share", "own"), [(0.0, 1e-3), (3e-4, 1e-3), (3e-4, 0.0)])
+def test_what_tf32_backward_passes_move_is_measured(share: float, own: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of single nodes average out, and are not counted as if they did not."""
+    Tempting(monkeypatch, ("tf32-backward",))
+    coarse_backward(monkeypatch, share, own)
+    model, x = broad_network()
+    result = ig.integrated_gradients(model, x, target=1, tol=0.02)
+    again = ig.integrated_gradients(model, x, target=1, tol=0.02)
+    assert torch.equal(result.values, again.values)  # type: ignore[arg-type]
+    true = (2 / np.pi) ** 0.5 * np.hypot(share, own / 17**0.5)  # of the size of gradients, which cancel a little along the path
+    for one, error in zip(result.certificate, errors(result, model, x).tolist(), strict=True):
+        assert one.precision == "tf32-backward"
+        assert one.converged
+        assert error <= one.error
+        assert true <= one.moved <= 5 * true
+
+
+def test_tf32_backward_passes_that_are_too_coarse_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    Tempting(monkeypatch, ("tf32-backward",))
+    coarse_backward(monkeypatch, 0.02, 0.0)
+    model, x = broad_network()
+    plain = ig.integrated_gradients(model, x, target=1, tol=0.02, precision="float32")
+    result = ig.integrated_gradients(model, x, target=1, tol=0.02)
+    assert {(one.precision, one.moved) for one in result.certificate} == {("float32", 0.0)}
+    assert torch.equal(result.values, plain.values)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import subprocess
@@ -364,6 +365,44 @@ def test_a_tolerance_that_leaves_room_is_met_in_less(rows: int) -> None:
     for again in results[1:]:
         assert torch.equal(again.values, found.values)  # type: ignore[arg-type]
         assert again.certificate == found.certificate
+
+
+def kinked_images() -> tuple[nn.Module, Tensor]:
+    layers = [nn.Conv2d(3, 32, 5, padding=2), nn.ReLU(), nn.Conv2d(32, 32, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1152, 3)), torch.randn(3, 3, 32, 32)
+
+
+@pytest.mark.usefixtures("worth", "repeatable")
+def test_backward_passes_in_tf32() -> None:
+    """The default for networks with kinks: scores are those of float32, and what gradients move by is measured."""
+    model, x = made(kinked_images)
+    plain = ig.integrated_gradients(model, x, target=1, tol=0.02, precision="float32")
+    results = [ig.integrated_gradients(model, x, target=1, tol=0.02) for _ in range(CALLS)]
+    for error, one, full in zip(true_errors(results[0], kinked_images), results[0].certificate, plain.certificate, strict=True):
+        assert one.precision == "tf32-backward"
+        assert 0 < one.moved < 0.005
+        assert error <= one.error <= 0.02
+        assert one.score == full.score
+    for again in results[1:]:
+        assert torch.equal(again.values, results[0].values)  # type: ignore[arg-type]
+    asked = ig.integrated_gradients(model, x, target=1, tol=0.02, precision="tf32-backward")
+    assert asked.certificate.converged
+    assert off(asked.values, plain.values) <= 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_models_are_computed_as_in_float32(dtype: torch.dtype) -> None:
+    model, x = made(transformer, "cuda", dtype)
+    exact = ig.integrated_gradients(copy.deepcopy(model).double(), x.double(), target=1, tol=1e-7).values
+    weights = torch.cuda.memory_allocated()
+    result = ig.integrated_gradients(model, x, target=1, tol=1e-3)
+    assert {one.precision for one in result.certificate} == {f"float32 with {str(dtype)[6:]} weights"}
+    for i, one in enumerate(result.certificate):
+        assert one.converged
+        assert off(result.values[i : i + 1], exact[i : i + 1]) <= one.error  # type: ignore[index]
+    del result
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= weights + (1 << 20)
 
 
 @pytest.mark.usefixtures("worth")

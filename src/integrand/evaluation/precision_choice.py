@@ -73,6 +73,9 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
         evaluator.measure_rows()  # which CUDA graphs need to know, and the checked nodes would measure without telling them
     few, room = evaluator.function.examples * len(evaluator.pieces) < FEW_LINES, SHARE * tol
     for name in tried:
+        if name == BACKWARD and not asked:
+            evaluator.runner.mode, evaluator.shift = PrecisionMode(BACKWARD), _not_checked(evaluator.function.examples)
+            return
         for times in (TWO,) if asked or few or name == BACKWARD else (ONE, TWO):
             found = _compared(evaluator, name, times, start=few and not asked)
             shifts = (UNSURE if few or times is ONE else SAFETY) * np.maximum(found.varies, found.varies.mean())
@@ -85,6 +88,46 @@ def choose_precision(evaluator: Evaluator, wanted: Precision, tol: float) -> Non
                 return
             if shifts.max() > HOPELESS * room:
                 break
+
+
+CHECKED = TWO
+"""Where gradients of a backward pass in TF32 are compared with those of float32: at nodes that every path has."""
+
+
+def _not_checked(examples: int) -> PrecisionShift:
+    """What TF32 in backward passes shifts, before :func:`backward_checked` has looked."""
+    nothing, everywhere = np.zeros(examples), np.full(examples, np.inf)
+    return PrecisionShift(nothing, everywhere, None, None, GRADIENT_ROUNDING[BACKWARD], nothing.copy(), np.ones(examples, bool))
+
+
+def backward_checked(evaluator: Evaluator, examples: Ints, low: Tensor, tol: float) -> bool:
+    """Compare gradients of backward passes in TF32 with those of float32, and note by how much they shift attributions.
+
+    Args:
+        evaluator: evaluates the latter, from forward passes that are the same.
+        examples: which ones.
+        low: gradient times velocity at the times ``CHECKED`` of all pieces, (examples, pieces, times, features).
+        tol: the tolerance.
+
+    Returns:
+        Whether that leaves room for the tolerance.
+    """
+    pieces, times = low.shape[1], np.array(CHECKED)
+    piece, row, t = (part.ravel() for part in np.meshgrid(np.arange(pieces), examples, times, indexing="ij"))
+    fine = torch.zeros(len(t), low.shape[3], dtype=low.dtype, device=low.device)
+    with evaluator.runner.in_mode(PrecisionMode()):
+        for done in evaluator.gradients_at(Nodes(t, row, piece)):
+            fine[torch.as_tensor(done.index.copy(), device=fine.device)] = done.terms.to(fine)
+    fine = fine.view(pieces, len(examples), len(times), -1).transpose(0, 1)
+    stays, averages = two_parts((fine - low).flatten(0, 1))
+    off = (stays.square() + averages.square() / FIVE_POINT.count(2)).sqrt().view(len(examples), pieces)
+    weights = torch.as_tensor([abs(one.weight) for one in evaluator.pieces], dtype=off.dtype, device=off.device)
+    both = torch.stack([off @ weights, fine.double().abs().sum(3).mean(2) @ weights]).cpu().numpy()
+    size = np.where(both[1] > 0, both[1], 1.0)
+    shifts = UNSURE * both[0] / size
+    assert evaluator.shift is not None
+    evaluator.shift.shifts[examples], evaluator.shift.sizes[examples] = np.maximum(shifts, shifts.mean()), both[1]
+    return bool(shifts.max() <= SHARE * tol)
 
 
 def choose_precision_again(evaluator: Evaluator, tol: float) -> None:

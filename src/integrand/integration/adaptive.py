@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..backends.precision import Precision, PrecisionMode
+from ..backends.precision import BACKWARD, Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
 from ..evaluation.checks import check_rows, graphs_outdated, half_precision_noise, noise
@@ -278,8 +278,25 @@ class GradientIntegral:
             missing = self.shares @ ((full[1] - full[0]) - (self.end_scores[1] - self.end_scores[0])[:, fresh])
             self.evaluator.shift.note_scores(fresh, missing, self.evaluator.function.scale[fresh])
             self.end_scores[:, :, fresh] = full
+        if self._unasked() and self.evaluator.runner.mode.name == BACKWARD and not self._backward_checked(fresh):
+            self._give_up_precision()
+            return False
         self._note_precision(fresh)
         return True
+
+    def _backward_checked(self, fresh: Ints) -> bool:
+        """Whether TF32 in backward passes leaves room for the tolerance, by some nodes of examples that have just started."""
+        from ..evaluation.precision_choice import CHECKED, backward_checked
+
+        panels = self.mesh.panels
+        t, slots = panels.start[:, None] + panels.width[:, None] * self.mesh.rule.nodes, panels.slots
+        at = np.empty((len(fresh), self.pieces, len(CHECKED)), np.int64)
+        for k, time in enumerate(CHECKED):
+            panel, node = np.nonzero(t == time)
+            place = np.full(self.examples * self.pieces, -1, np.int64)
+            place[panels.line[panel]] = slots[panel, node]
+            at[:, :, k] = place.reshape(self.pieces, self.examples)[:, fresh].T
+        return backward_checked(self.evaluator, fresh, self.mesh.store.rows(at), self.tol)
 
     def _note_precision(self, fresh: Ints) -> None:
         """What rounding does to the gradients and the scores of examples that have just started."""
