@@ -40,7 +40,7 @@ PATIENCE = 15.0
 PEER_TOKENS = 4096
 """Tokens that peers run at a time."""
 
-NODES = {512: (16, 32), 2048: (12, 24), 8192: (6, 12)}
+NODES = {512: (48, 80), 2048: (40, 72), 8192: (6, 12)}
 """Of the reference: for its doubt, and for itself."""
 
 GUESSED = 45

@@ -34,7 +34,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, pacing: Pacing) -> list[int]:
         return judge(self, fresh)
 
     monkeypatch.setattr(GradientIntegral, "judge", counted)
-    monkeypatch.setattr(Pacing, "of", staticmethod(lambda evaluator, rule: pacing))
+    monkeypatch.setattr(Pacing, "of", staticmethod(lambda *_: pacing))
     return seen
 
 
@@ -93,15 +93,16 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
         class function:
             examples = count
 
-    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(first, 3, 0.97, checked=first == 2)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(first, 3, 0.97, checked=first == 2)  # type: ignore[arg-type]
     Somewhere.kinked = True
-    assert Pacing.of(Somewhere(), FIVE_POINT).first == (3 if (size, count) == (10**5, 1) else first)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05).first == (3 if (size, count) == (10**5, 1) else first)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.01).first == (4 if (size, count) == (10**5, 1) else first)  # type: ignore[arg-type]
     Somewhere.smooth, Somewhere.kinked = True, False
-    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(0, 3, 0.97, checked=True)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(0, 3, 0.97, checked=True)  # type: ignore[arg-type]
     Somewhere.device = torch.device("cpu")  # few features are judged by two panels at the least
-    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(0, 1, 0.99)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(0, 1, 0.99)  # type: ignore[arg-type]
     Somewhere.features = FEATURES - 1
-    assert Pacing.of(Somewhere(), FIVE_POINT) == Pacing(1, 1, 0.99)  # type: ignore[arg-type]
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(1, 1, 0.99)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("memory", [None, 100_000])

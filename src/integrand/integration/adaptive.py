@@ -97,6 +97,9 @@ LOOKS = (2, 4, 8, 16)
 FREE, FREE_SMALL, SMALL = 136, 4352, 1 << 15
 """Rows that a GPU runs in hardly more time than one; those of networks with few features, which are small mostly; how few."""
 
+TIGHT = 0.012
+"""The tolerance below which image networks with kinks take more than 65 gradients in any case, and start with these."""
+
 
 @dataclass(frozen=True)
 class Pacing:
@@ -115,7 +118,7 @@ class Pacing:
     checked: bool = False
 
     @staticmethod
-    def of(evaluator: Evaluator, rule: PanelRule) -> Pacing:
+    def of(evaluator: Evaluator, rule: PanelRule, tol: float) -> Pacing:
         """Few nodes at first where smooth networks need no more; a GPU takes as long for a few rows as for dozens."""
         broad = may_be_broad(evaluator.features, len(evaluator.pieces))
         if evaluator.device.type == "cpu":
@@ -126,7 +129,7 @@ class Pacing:
         lines = evaluator.function.examples * len(evaluator.pieces)
         large = evaluator.features > SMALL
         if large and evaluator.kinked and rule.count(3) * lines <= FREE:  # whose networks always need more
-            return Pacing(3, 3, 0.97)
+            return Pacing(4 if tol <= TIGHT and rule.count(4) * lines <= FREE else 3, 3, 0.97)
         first = 2 if rule.count(2) * lines <= (FREE if large else FREE_SMALL) else 1
         return Pacing(first, 3, 0.97, checked=first == 2)
 
@@ -171,7 +174,7 @@ class GradientIntegral:
         self.asked, self.regions, self.widens = asked, regions, widens
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
-        self.pacing = Pacing.of(evaluator, rule)
+        self.pacing = Pacing.of(evaluator, rule, tol)
         # Where a round costs more than its nodes, those that claims are looked at by are evaluated at once.
         off_grid, at_once = places(evaluator.features, self.pieces)[:USUAL], self.pacing.checked
         self.mesh = Mesh(rule, evaluator, memory, halvings=self.pacing.first, off_grid=off_grid, at_once=at_once)
