@@ -352,10 +352,11 @@ def worth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("worth")
-@pytest.mark.parametrize("rows", [1, 6])
-def test_a_tolerance_that_leaves_room_is_met_in_less(rows: int) -> None:
+def test_a_tolerance_that_leaves_room_is_met_in_less() -> None:
     model, x = made(wide)
-    results = [ig.integrated_gradients(model, x[:rows], target=1, tol=0.05) for _ in range(CALLS)]
+    alone = ig.integrated_gradients(model, x[:1], target=1, tol=0.05)
+    assert alone.certificate.only.precision == "float32"  # it is done before a check has paid
+    results = [ig.integrated_gradients(model, x, target=1, tol=0.05) for _ in range(CALLS)]
     found = results[0]
     assert {one.precision for one in found.certificate} <= {"float16", "tf32"}
     assert found.certificate.converged

@@ -87,6 +87,9 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
         features = size
         smooth = kinked = False
 
+        class chunks:
+            row_bytes = 1 << 25
+
         def measure_rows(self) -> None:
             """What the model is made of is not known here."""
 
@@ -99,6 +102,8 @@ def test_a_gpu_starts_with_as_many_nodes_as_are_free(count: int, size: int, firs
     assert Pacing.of(Somewhere(), FIVE_POINT, 0.01).first == (4 if (size, count) == (10**5, 1) else first)  # type: ignore[arg-type]
     Somewhere.smooth, Somewhere.kinked = True, False
     assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(0, 3, 0.97, checked=True)  # type: ignore[arg-type]
+    Somewhere.chunks.row_bytes = 1 << 10
+    assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(2, 3, 0.97, checked=True)  # type: ignore[arg-type]
     Somewhere.device = torch.device("cpu")  # few features are judged by two panels at the least
     assert Pacing.of(Somewhere(), FIVE_POINT, 0.05) == Pacing(0, 1, 0.99)  # type: ignore[arg-type]
     Somewhere.features = FEATURES - 1

@@ -28,8 +28,8 @@ from .checks import two_parts
 from .evaluator import Evaluator
 
 TRIED = ("float16", "tf32", BACKWARD)
-"""The fastest one first; where its range is too small, the others have that of float32. Networks with kinks, whose units change
-sides in a lower precision, are tried with the last one only."""
+"""The fastest one first; where its range is too small, the next has that of float32. The last one is for networks with kinks,
+whose units change sides in a lower precision."""
 
 SAFETY, UNSURE = 1.5, 2.0
 """Differences at nodes that were not checked may vary by more than at those that were; the more so where these are few."""
@@ -145,11 +145,10 @@ def _worth_trying(evaluator: Evaluator) -> tuple[str, ...]:
     evaluator.measure_rows()
     lines = evaluator.function.examples * len(evaluator.pieces)
     work = FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes
-    if evaluator.runner.recomputes:  # what a backward pass computes again would be in TF32, too
-        return TRIED[:-1] if evaluator.smooth and work >= WORTH else ()
-    if work < WORTH_BACKWARD:
-        return ()
-    return TRIED if evaluator.smooth and work >= WORTH else TRIED[-1:]
+    if evaluator.smooth:  # few lines of a smooth network are done before a check has paid
+        return TRIED[:-1] if lines >= FEW_LINES and work >= WORTH else ()
+    # What a recomputed block computes again in a backward pass would be in TF32, too.
+    return TRIED[-1:] if work >= WORTH_BACKWARD and not evaluator.runner.recomputes else ()
 
 
 def _check_possible(evaluator: Evaluator, name: str) -> None:

@@ -97,6 +97,9 @@ LOOKS = (2, 4, 8, 16)
 FREE, FREE_SMALL, SMALL = 136, 4352, 1 << 15
 """Rows that a GPU runs in hardly more time than one; those of networks with few features, which are small mostly; how few."""
 
+FREE_BYTES = 256 << 20
+"""Activations up to which a GPU takes no longer for seventeen nodes of a smooth network than for five."""
+
 TIGHT = 0.012
 """The tolerance below which image networks with kinks take more than 65 gradients in any case, and start with these."""
 
@@ -124,9 +127,10 @@ class Pacing:
         if evaluator.device.type == "cpu":
             return Pacing(0 if broad else 1, 1, 0.99)
         evaluator.measure_rows()
-        if broad and evaluator.smooth:
-            return Pacing(0, 3, 0.97, checked=True)
         lines = evaluator.function.examples * len(evaluator.pieces)
+        if broad and evaluator.smooth:
+            free = rule.count(2) * lines * evaluator.chunks.row_bytes <= FREE_BYTES
+            return Pacing(2 if free else 0, 3, 0.97, checked=True)
         large = evaluator.features > SMALL
         if large and evaluator.kinked and rule.count(3) * lines <= FREE:  # whose networks always need more
             return Pacing(4 if tol <= TIGHT and rule.count(4) * lines <= FREE else 3, 3, 0.97)
