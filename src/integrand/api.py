@@ -100,9 +100,11 @@ def integrated_gradients(
             rest for gradients that the adaptive loop keeps and works on. At least one row and one panel are held in any case.
         chunk: rows to run at a time; by default what autograd saves for a row decides, and a model that takes single rows only
             gets them. The first forward pass, which finds the target, runs x as it is, without gradients.
-        precision: ``"auto"``: as model and x are, but on a GPU in float16 or TF32 where that pays and shifts attributions by
-            two fifths of the tolerance at the most; or ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout.
-            The shift is measured on the spot, at nodes evaluated in both, and counts into the error.
+        precision: ``"auto"``: as model and x are, but on a GPU with backward passes in TF32, or all in float16 or TF32, where
+            that pays and shifts attributions by two fifths of the tolerance at the most; and a model in half precision as in
+            float32, without a copy of its weights, where it could not meet the tolerance otherwise. Or ``"float32"``,
+            ``"tf32-backward"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"`` throughout. The shift is measured on the spot, at
+            nodes evaluated in both, and counts into the error.
         devices: experimental. One entry per worker among which the steps of one input and the inputs of a batch are shared:
             ``["cuda:0", "cuda:1"]``, or ``["cpu", "cpu"]`` for two workers with half of the cores each. That of x must be
             among them: results are summed there. Each worker has a copy of the model; on the same device it shares the

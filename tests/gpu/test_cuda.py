@@ -370,7 +370,7 @@ def test_a_tolerance_that_leaves_room_is_met_in_less() -> None:
 
 def kinked_images() -> tuple[nn.Module, Tensor]:
     layers = [nn.Conv2d(3, 32, 5, padding=2), nn.ReLU(), nn.Conv2d(32, 32, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1152, 3)), torch.randn(3, 3, 32, 32)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1568, 3)), torch.randn(3, 3, 32, 32)
 
 
 @pytest.mark.usefixtures("worth", "repeatable")
@@ -396,7 +396,7 @@ def test_half_precision_models_are_computed_as_in_float32(dtype: torch.dtype) ->
     model, x = made(transformer, "cuda", dtype)
     exact = ig.integrated_gradients(copy.deepcopy(model).double(), x.double(), target=1, tol=1e-7).values
     weights = torch.cuda.memory_allocated()
-    result = ig.integrated_gradients(model, x, target=1, tol=1e-3)
+    result = ig.integrated_gradients(model, x, target=1, tol=1e-4)
     assert {one.precision for one in result.certificate} == {f"float32 with {str(dtype)[6:]} weights"}
     for i, one in enumerate(result.certificate):
         assert one.converged

@@ -57,7 +57,7 @@ class TorchFunction:
         alike: whether all examples are one row, expanded, and differ in their targets only.
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
-        kinks: whether gradients went through operations whose gradients may jump, once there were any; at most one entry.
+        kinks: whether gradients went through operations whose gradients may jump, once there were any; its first entry counts.
         forward: a context for forward passes, up to the scores.
         backward: a context for backward passes, which may be of another precision than forward passes.
     """

@@ -199,7 +199,7 @@ class Evaluator:
     @property
     def smooth(self) -> bool:
         """Whether no operation that gradients go through has one that jumps; False before that is known."""
-        return self.function.kinks == [False]
+        return self.function.kinks[:1] == [False]  # several workers may have noted it
 
     @property
     def widened(self) -> bool:
@@ -209,7 +209,7 @@ class Evaluator:
     @property
     def kinked(self) -> bool:
         """Whether some operation that gradients go through may have one that jumps; False before that is known."""
-        return self.function.kinks == [True]
+        return self.function.kinks[:1] == [True]
 
     @property
     def runner(self) -> Runner:

@@ -469,7 +469,8 @@ class GradientIntegral:
         spent, count = self._spent(one.example), int(times.sum())
         depths = np.ones_like(chosen)
         if self.pacing.deepest > 1 or one.rounds < 0:
-            deepest = self.pacing.depth(one.rounds, kinked=found.candidate == 0 and step.panels.kinked)
+            kinked = found.candidate == 0 and step.panels.kinked and not self.evaluator.smooth
+            deepest = self.pacing.depth(one.rounds, kinked=kinked)
             depths = np.clip(np.log2(times + 1).astype(np.int64), 1, deepest)
         if self.errors.doubling_pays(one, self.tol, count) or not len(chosen):
             chosen = np.flatnonzero(free)
