@@ -150,6 +150,7 @@ def test_the_context_is_this_threads_and_ends() -> None:
         x = torch.randn(3, 4)
         assert x.to(torch.bfloat16).dtype == x.bfloat16().dtype == x.half().dtype == torch.float32
         assert x.to("cpu", torch.float16).dtype == torch.float32
+        assert x.type_as(torch.ones(1, dtype=torch.bfloat16)).dtype == torch.float32  # of which there is one in many norms
         assert x.double().dtype == torch.float64
         assert (x * torch.ones(4, dtype=torch.float16)).dtype == torch.float32
         assert torch.ones(3, dtype=torch.bfloat16).add(1).dtype == torch.bfloat16  # nothing of float32 takes part

@@ -112,9 +112,15 @@ def checkpointed(blocks: Sequence[nn.Module]) -> Iterator[None]:
                 return plain(*args, **kwargs)
             # What is computed again is computed after the forward pass, in a thread of autograd's: in the same precision.
             again: Callable[[], Any] = FullPrecision if FullPrecision.active() else nullcontext
-            contexts = {"context_fn": lambda: (nullcontext(), again()), "preserve_rng_state": False}
             # Models that draw random numbers are refused, so that there is no state to keep.
-            return checkpoint(plain, *args, use_reentrant=False, **contexts, **without)
+            return checkpoint(
+                plain,
+                *args,
+                use_reentrant=False,
+                context_fn=lambda: (nullcontext(), again()),
+                preserve_rng_state=False,
+                **without,
+            )
 
         return forward
 

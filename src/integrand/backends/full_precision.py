@@ -50,11 +50,11 @@ class FullPrecision(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         _HERE.depth = getattr(_HERE, "depth", 0) + 1
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> Any:
         _HERE.depth -= 1
-        return super().__exit__(*error)
+        return super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     @staticmethod
     def active() -> bool:
@@ -104,16 +104,15 @@ def _with_all_heads(args: Sequence[Any], given: dict[str, Any]) -> tuple[Sequenc
     return (query, every["key"], every["value"], *args[3:]), rest
 
 
-_CASTS = {Tensor.half, Tensor.bfloat16, Tensor.to, Tensor.type}
+_CASTS = {Tensor.half, Tensor.bfloat16, Tensor.to, Tensor.type, Tensor.type_as}
 
 _LEFT_ALONE = {
     Tensor.copy_,
     Tensor.__setitem__,
     Tensor.dtype.__get__,  # type: ignore[attr-defined]
-    Tensor.device.__get__,  # type: ignore[attr-defined]
+    Tensor.device.__get__,
     Tensor.shape.__get__,  # type: ignore[attr-defined]
     Tensor.requires_grad.__get__,  # type: ignore[attr-defined]
-    Tensor.type_as,
 }
 """What does not compute."""
 
@@ -124,7 +123,7 @@ def _without_narrowing(func: Any, args: Sequence[Any], given: dict[str, Any]) ->
     def wide(value: Any) -> Any:
         if isinstance(value, torch.dtype) and value in HALVES:
             return torch.float32
-        if isinstance(value, Tensor) and value.dtype in HALVES:  # x.to(other)
+        if isinstance(value, Tensor) and value.dtype in HALVES:  # x.to(other), x.type_as(other)
             return value.new_empty(0, dtype=torch.float32)
         return value
 
@@ -135,7 +134,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """``functional.linear`` with a weight in half precision, (out, in)."""
     if weight.dtype not in HALVES or input.dtype != torch.float32:
         return NotImplemented
-    out = SplitProduct.apply(input, weight, True)
+    out = SplitProduct.apply(input, weight, True)  # type: ignore[no-untyped-call]
     return out if bias is None else out + bias
 
 
@@ -143,14 +142,14 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, **more: Any) -> Any:
     """``torch.addmm`` with a weight in half precision, (in, out), as GPT-2 has them."""
     if mat2.dtype not in HALVES or mat1.dtype != torch.float32 or more:
         return NotImplemented
-    return SplitProduct.apply(mat1, mat2, False) + input
+    return SplitProduct.apply(mat1, mat2, False) + input  # type: ignore[no-untyped-call]
 
 
 def _matmul(input: Tensor, other: Tensor, **more: Any) -> Any:
     """Products with a matrix in half precision on the right."""
     if other.dtype not in HALVES or input.dtype != torch.float32 or other.ndim != 2 or input.ndim < 2 or more:
         return NotImplemented
-    return SplitProduct.apply(input, other, False)
+    return SplitProduct.apply(input, other, False)  # type: ignore[no-untyped-call]
 
 
 _PRODUCTS: dict[Any, Callable[..., Any]] = {

@@ -56,7 +56,7 @@ FEWEST = 17
 PLACES = np.modf(1 / np.pi + np.arange(256) * math.sqrt(2))[0]
 """Where claims are looked at: far from all fractions with small denominators, and spread evenly however many are used."""
 
-ENDS_FIRST = PLACES[np.r_[2, 23, 0, 1, 3:23, 24:256]]
+ENDS_FIRST: Floats = PLACES[np.r_[2, 23, 0, 1, 3:23, 24:256]]
 """The same where claims may rest on few nodes: first those near the ends, 0.147 and 0.845, where a polynomial is worst."""
 
 FEW_NODES = 65
