@@ -143,6 +143,26 @@ def test_models_that_know_half_precision_only_stay_in_it() -> None:
     assert result.certificate.only.precision == "bfloat16"
 
 
+class RoundsInside(torch.autograd.Function):
+    """As quantised layers do: float32 in and out, and half precision where nobody sees it."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return torch.as_tensor(2 * x.detach().float().numpy().astype("float16").astype("float32")).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: object, *gradients: Tensor) -> Tensor:
+        return 2 * gradients[0]
+
+
+def test_what_others_compute_in_is_not_known() -> None:
+    weight = torch.randn(8, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    x = torch.randn(1, 8, generator=torch.Generator().manual_seed(1)).bfloat16()
+    with undisturbed(lambda x: x):
+        assert in_full_precision(build(lambda x: (x @ weight).tanh().sum(1), x)) is not None
+        assert in_full_precision(build(lambda x: RoundsInside.apply(x @ weight).tanh().sum(1), x)) is None
+
+
 def test_the_context_is_this_threads_and_ends() -> None:
     assert not FullPrecision.active()
     with FullPrecision():

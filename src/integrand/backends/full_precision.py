@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from ..errors import IntegrandError
 from ..memory import out_of_memory
 from ..paths.base import Piece, segment
-from .torch_function import TorchFunction
+from .torch_function import TorchFunction, known_node, nodes_behind
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -228,16 +228,20 @@ def in_full_precision(function: TorchFunction) -> TorchFunction | None:
     # Backward passes are cast as well, if the user's autocast is around them.
     plain = partial(_without_autocast, device.type)
     wide = replace(function, inputs=inputs, inside=Counter(), kinks=[], forward=FullPrecision, backward=plain)
+    points = tuple(leaf[:1].clone().requires_grad_(True) for leaf in inputs)
     rows = torch.zeros(1, dtype=torch.long, device=device)
     try:
-        scores, _ = wide.value_and_grad(tuple(leaf[:1].clone() for leaf in inputs), rows)
+        scores = wide.scores(points, rows)
+        # What others' operations compute in inside is not known, whatever they give: quantised layers round there.
+        known = all(map(known_node, nodes_behind([scores])))
+        wide.value_and_grad(points, rows)
     except IntegrandError:
         return None
     except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:  # a kernel that knows half precision only
         if out_of_memory(error):
             raise
         return None
-    if scores.dtype != torch.float32 or any(dtype in HALVES for dtype in wide.inside):
+    if not known or scores.dtype != torch.float32 or any(dtype in HALVES for dtype in wide.inside):
         return None
     return wide
 

@@ -439,10 +439,16 @@ SMOOTH = frozenset(
 )
 """Operations of torch whose gradients do not jump."""
 
-_PASSED_ON = re.compile(r"(torch::autograd::)?(AccumulateGrad|CopySlices|CopyBackwards)")
+_PASSED_ON = re.compile(r"(torch::autograd::)?(AccumulateGrad|CopySlices|CopyBackwards)|SplitProductBackward")
+_OWN = re.compile(r"(\w+)Backward\d+")
 
 TINY = 1e-4
 """Lower bounds up to this keep a division from failing, as that of ``functional.normalize`` does; they are no kinks."""
+
+
+def known_node(node: Any) -> bool:
+    """Whether a node of autograd's graph is an operation of torch, or one of ours: what others compute inside is not known."""
+    return bool(_OWN.fullmatch(node.name()) or _PASSED_ON.fullmatch(node.name()))
 
 
 def kinked_node(node: Any) -> bool:
@@ -452,10 +458,11 @@ def kinked_node(node: Any) -> bool:
     >>> [kinked_node(y.grad_fn) for y in (x.relu(), x.exp(), x.softmax(0), x.clamp_min(0), x.clamp_min(1e-12))]
     [True, False, False, True, False]
     """
-    name = node.name()
-    own = re.fullmatch(r"(\w+)Backward\d+", name)
+    if not known_node(node):
+        return True
+    own = _OWN.fullmatch(node.name())
     if own is None:
-        return _PASSED_ON.fullmatch(name) is None
+        return False
     word = re.sub(r"(?<!^)(?=[A-Z])", "_", own[1]).lower()
     if word == "clamp_min":
         return not 0 < node._saved_min <= TINY
