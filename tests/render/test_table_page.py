@@ -47,6 +47,7 @@ def test_a_link_opens_its_input_and_lists_are_searched(browser, photos):
         key = link.inner_text()
         link.click()
         opened = page.locator(".card > details[open]")
+        opened.first.wait_for()  # a page hears of its new address a moment later
         assert opened.count() == 1
         assert key in opened.inner_text()
         page.locator("[data-filter='listed as']").select_option("far from the rest")

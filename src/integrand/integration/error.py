@@ -56,7 +56,7 @@ FEWEST = 17
 PLACES = np.modf(1 / np.pi + np.arange(256) * math.sqrt(2))[0]
 """Where claims are looked at: far from all fractions with small denominators, and spread evenly however many are used."""
 
-ENDS_FIRST: Floats = PLACES[np.r_[2, 23, 0, 1, 3:23, 24:256]]
+ENDS_FIRST = PLACES[np.r_[2, 23, 0, 1, 3:23, 24:256]]
 """The same where claims may rest on few nodes: first those near the ends, 0.147 and 0.845, where a polynomial is worst."""
 
 FEW_NODES = 65
@@ -100,7 +100,7 @@ def may_be_broad(features: int, pieces: int) -> bool:
 
 def places(features: int, pieces: int) -> Floats:
     """Where claims about so many features on a path of so many pieces are looked at, in this order."""
-    return ENDS_FIRST if may_be_broad(features, pieces) else PLACES
+    return np.asarray(ENDS_FIRST if may_be_broad(features, pieces) else PLACES)
 
 
 @dataclass
