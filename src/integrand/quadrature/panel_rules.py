@@ -146,7 +146,7 @@ FIVE_POINT = PanelRule(
     np.arange(5) / 4,
     # The trapezoid's kappa is what Brownian gradients predict, Simpson's a generous bound. A half is half as wide and has half
     # of the jumps: squared indicators fall by 8 for Brownian gradients, and by far more than 64 for smooth ones.
-    # Over many features, 0.3 is still above what was measured on 5,000 smooth networks (python -m tests.honesty.attacks).
+    # Over many features, 0.3 was chosen on random smooth networks; other draws: python -m tests.honesty.attacks --only wide.
     (Candidate("trapezoid", 3**-0.5, 1 / 8), Candidate("simpson", 0.45, 1 / 64, broad=0.3)),
     np.stack([_FULL, _FULL - _HALF, (4 * _FULL - _HALF) / 3, ((4 * _FULL - _HALF) - (4 * _HALF - _ENDS)) / 3]),
     parts=np.array([[-1, 2, -1, 0, 0], [0, 0, -1, 2, -1]]) / 8,
