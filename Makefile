@@ -102,6 +102,9 @@ attack: $(VENV)/.dev-stamp
 # distribution of their own, which is installed from the checkout too.
 MODELS := distributions/integrand-models
 
+# They ask for torchvision, without which they convert nearly everything.
+CONVERTERS := onnx2pytorch onnx2torch
+
 # What an environment takes on the disk with torch for CPUs; by du, on Linux.
 SIZE_demo := 1.5 GB
 SIZE_bench := 1.5 GB
@@ -109,6 +112,7 @@ SIZE_dev := 3.1 GB
 $(VENV)/.%-stamp: pyproject.toml constraints.txt $(MODELS)/pyproject.toml | $(BIN)/python
 	@echo "Installing into $(VENV): torch and what integrand[$*] needs. About $(SIZE_$*) on disk (more with CUDA), some minutes, once."
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'
+	@if [ $* = dev ]; then $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --no-deps $(CONVERTERS); fi
 	@touch $@
 
 .PRECIOUS: $(VENV)/.%-stamp
