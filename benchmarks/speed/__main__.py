@@ -132,7 +132,8 @@ def merged(files: list[Path]) -> dict[str, Any]:
         if other:
             raise SystemExit(f"{file} is of another {', '.join(sorted(other))} than the files before it.")
         found = {**content, "rows": found["rows"] | content["rows"]}
-    return found
+    order = list(NETWORKS)
+    return {**found, "rows": {key: found["rows"][key] for key in sorted(found["rows"], key=order.index)}}
 
 
 def run(options: argparse.Namespace) -> None:
