@@ -338,9 +338,9 @@ def wide() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(*layers), 2 * torch.randn(6, 64)
 
 
-def true_errors(found: ig.Attribution, kind: Kind) -> list[float]:
-    """Of each example that was found, against float64."""
-    exact = ig.integrated_gradients(*made(kind, "cuda", torch.float64), target=1, tol=1e-7).values
+def true_errors(found: ig.Attribution, kind: Kind, tol: float = 1e-7) -> list[float]:
+    """Of each example that was found, against float64 to a tolerance; thousands of kinks cannot be had to the finest."""
+    exact = ig.integrated_gradients(*made(kind, "cuda", torch.float64), target=1, tol=tol).values
     return [off(found.values[i : i + 1], exact[i : i + 1]) for i in range(len(found.certificate))]  # type: ignore[index]
 
 
@@ -379,7 +379,8 @@ def test_backward_passes_in_tf32() -> None:
     model, x = made(kinked_images)
     plain = ig.integrated_gradients(model, x, target=1, tol=0.02, precision="float32")
     results = [ig.integrated_gradients(model, x, target=1, tol=0.02) for _ in range(CALLS)]
-    for error, one, full in zip(true_errors(results[0], kinked_images), results[0].certificate, plain.certificate, strict=True):
+    errors = true_errors(results[0], kinked_images, tol=5e-4)
+    for error, one, full in zip(errors, results[0].certificate, plain.certificate, strict=True):
         assert one.precision == "tf32-backward"
         assert 0 < one.moved < 0.005
         assert error <= one.error <= 0.02
@@ -391,19 +392,26 @@ def test_backward_passes_in_tf32() -> None:
     assert off(asked.values, plain.values) <= 0.03
 
 
+def held() -> int:
+    """Bytes that tensors hold; cuBLAS keeps a workspace of 32 MiB for each stream and kind of product that it has run."""
+    gc.collect()
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
+    return torch.cuda.memory_allocated()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_models_are_computed_as_in_float32(dtype: torch.dtype) -> None:
     model, x = made(transformer, "cuda", dtype)
     exact = ig.integrated_gradients(copy.deepcopy(model).double(), x.double(), target=1, tol=1e-7).values
-    weights = torch.cuda.memory_allocated()
+    weights = held()
     result = ig.integrated_gradients(model, x, target=1, tol=1e-4)
     assert {one.precision for one in result.certificate} == {f"float32 with {str(dtype)[6:]} weights"}
     for i, one in enumerate(result.certificate):
         assert one.converged
         assert off(result.values[i : i + 1], exact[i : i + 1]) <= one.error  # type: ignore[index]
     del result
-    gc.collect()
-    assert torch.cuda.memory_allocated() <= weights + (1 << 20)
+    assert held() <= weights + (1 << 20)
 
 
 @pytest.mark.usefixtures("worth")
