@@ -13,12 +13,13 @@ the certificate says it in words. Called with an output, it gives its scores the
 
 from __future__ import annotations
 
-from .box_target import BoxTarget, box, detections
+from .box_target import LEAST, BoxTarget, box, detections
 from .found_boxes import Candidates, Detection
 from .mask_target import MaskTarget, mask
 from .score_targets import AgainstTarget, SimilarityTarget, SpanTarget, against, similarity, span
 
 __all__ = [
+    "LEAST",
     "AgainstTarget",
     "BoxTarget",
     "Candidates",
