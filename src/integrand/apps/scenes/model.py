@@ -152,8 +152,7 @@ def scene_network(
         device: where to put the weights.
     """
     sides = (size, size) if isinstance(size, int) else size or (320, 320)
-    three = [_three(value, usual) for value, usual in ((mean, 0.0), (scale, 255.0))]
-    preprocess = Preprocess(sides, *three, order=order or "RGB", fit=fit or "stretch")
+    preprocess = Preprocess(sides, _three(mean, 0.0), _three(scale, 255.0), order=order or "RGB", fit=fit or "stretch")
     module = _placed(model, device)
     grey = preprocess.colour((128.0, 128.0, 128.0)).expand(3, *sides)[None].contiguous()
     try:
@@ -176,7 +175,7 @@ def scene_network(
 def _kind(name: str, output: Any) -> Kind:
     for kind, read in (("boxes", targets.detections), ("masks", maps_in)):
         try:
-            read(output)  # type: ignore[operator]
+            read(output)
         except (TargetError, IntegrandError):
             continue
         return kind  # type: ignore[return-value]

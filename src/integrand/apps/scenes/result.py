@@ -45,8 +45,8 @@ SIDES = {
 """Coordinates of a box in words."""
 
 VIEW = "regions"
-"""The view that is shown first. Attributions of detectors and segmenters add up to hundreds of times the change of the score and
-nearly cancel; sums over regions have the colour of what is left of them."""
+"""The view that is shown first. Attributions of detectors and segmenters come to hundreds of times the change of the score and
+nearly cancel; sums over regions have the colour of what is left."""
 
 VAGUE = 0.25
 """With a larger error of the share inside, nothing is said about it."""
@@ -156,7 +156,7 @@ class ExplainedScene(Explanation):
         sure = "" if math.isnan(scene.sure) else f" ({chance(scene.sure, digits=0 if 0.01 <= scene.sure < 0.995 else 1)})"
         whose = "its" if scene.kind == "mask" else "the"
         inside = f"{whose} {scene.kind}, {percent(scene.area)} of the picture, accounts for {plus_minus(*self.sums[0])} of the "
-        moved = f"{number(abs(change), 3)} by which {scene.number} {'rises' if change >= 0 else 'falls'}"
+        moved = f"{number(change, 3).replace('-', '−')} by which {scene.number} changes"
         share, off = self.held
         what = "raises it" if scene.what in SIDES else "speaks for it"
         held = f"and holds {percent(share)} (± {percent(off)}) of what {what}"
@@ -217,7 +217,7 @@ class ExplainedScene(Explanation):
     def row(self) -> Row:
         """The scene as a row of a table: what every explained photo has, and columns of what is explained."""
         scene, (inside, _) = self.scene, self.sums
-        columns = {
+        columns: dict[str, bool | int | float | str | None] = {
             "explained": scene.kind,
             "area": scene.area,
             "sum_inside": inside[0],
@@ -225,7 +225,7 @@ class ExplainedScene(Explanation):
             "evidence_inside": self.held[0],
         }
         sure = None if math.isnan(scene.sure) else scene.sure
-        said = {"prediction": scene.name, "probability": sure, "target": self.result.certificate.only.target}
+        said: dict[str, Any] = {"prediction": scene.name, "probability": sure, "target": self.result.certificate.only.target}
         return replace(super().row(), **said, sentence=self.sentence, columns=columns)
 
     def widget(self) -> AnyWidget:
@@ -336,9 +336,9 @@ def check(
     """Refuse options that are wrong whatever the photo is, before any work is done."""
     boxes = network.kind == "boxes"
     if boxes and (mask is not None or region is not None):
-        raise OptionError(f"got mask or region for {network.name}, which finds boxes; expected box=, the number of one.")
+        raise OptionError(f"got mask or region for {network.name}, which finds boxes; expected box= (--box), one's number.")
     if not boxes and box is not None:
-        raise OptionError(f"got box for {network.name}, which gives masks; expected mask=, a class.")
+        raise OptionError(f"got box for {network.name}, which gives masks; expected mask= (--mask), a class.")
     known = get_args(BoxPart) if boxes else get_args(MaskScale)
     if what is not None and what not in known:
         raise OptionError(f"got what={what!r} for {network.name}; expected one of {', '.join(known)}.")
@@ -376,7 +376,7 @@ def _box(
     inside = np.zeros(size, bool)
     left, top, right, bottom = corners
     inside[math.floor(top) : math.ceil(bottom), math.floor(left) : math.ceil(right)] = True
-    known = {"least": network.least, "names": network.classes or ()}
+    known: dict[str, Any] = {"least": network.least, "names": network.classes or ()}
     picked = not isinstance(output, targets.Candidates) and isinstance(output, (list, tuple))
     place = f"in the box {box_words(_on_photo(corners, network, photo))}"
     scene = SceneAim(
