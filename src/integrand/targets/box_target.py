@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import OptionError, TargetError
-from ..functions.target import Settled
+from ..functions.target import Settled, some_rows
 from ..words import number
 from .callable_target import CallableTarget, box_words, class_index, class_words
 from .found_boxes import Candidates, Detection, boxes_in, detections_in, matched
@@ -194,7 +194,7 @@ class BoxTarget(CallableTarget):
             log.met[owner].add(k)
             if isinstance(found, Candidates):
                 columns = torch.tensor([[0 if k is None else k, wanted.label]])
-                only = Candidates(*(part[row : row + 1] if isinstance(part, Tensor) else part for part in found))
+                only: Candidates = some_rows(found, [row])
                 here = self._at(only, columns, torch.zeros(1, dtype=torch.long))[0]
                 scores.append(here * (k is not None))
             else:

@@ -24,7 +24,8 @@ class CallableTarget:
         several = isinstance(output, (list, tuple)) and output and isinstance(output[0], Mapping)
         tensor = None if several else first_tensor(output)
         count = len(output) if tensor is None or not tensor.ndim else len(tensor)
-        return self.settle(output, count).read(output, torch.arange(count))
+        scores: Tensor = self.settle(output, count).read(output, torch.arange(count))
+        return scores
 
 
 def class_index(label: int | str, names: Sequence[str]) -> int:

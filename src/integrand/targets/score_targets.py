@@ -151,7 +151,7 @@ class SpanTarget(CallableTarget):
         places = torch.stack([best // length, best % length], 1)
 
         def score(raw: Any, rows: Tensor) -> Tensor:
-            total = []
+            total: list[Tensor] = []
             for column, name in enumerate(("start_logits", "end_logits")):
                 logits = raw[name] if scale == "logit" else raw[name].log_softmax(1)
                 own = places.to(logits.device)[rows.to(logits.device), column]

@@ -48,7 +48,7 @@ from ..images.cli import (
 EXAMPLES = "fastestdet:weights.pth (boxes) or espnet:weights.pth (masks)"
 
 
-class Explained(enum.StrEnum):
+class SceneNumber(enum.StrEnum):
     """Which number of a box or a mask is explained."""
 
     score = "score"
@@ -77,7 +77,7 @@ def scene(
         typer.Option(help="Explain the class in this part: LEFT,TOP,RIGHT,BOTTOM in pixels.", rich_help_panel=WHAT),
     ] = None,
     explain: Annotated[
-        Explained | None,
+        SceneNumber | None,
         typer.Option(
             help="Which number. Default: the score of a box, the logit of a mask.", show_default=False, rich_help_panel=WHAT
         ),

@@ -74,9 +74,13 @@ class ShuffleBackbone(nn.Module):
         super().__init__()
         self.first_conv = nn.Sequential(*_convolution(3, WIDTHS[0], 3, 2))
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        for k, (repeats, inputs, outputs) in enumerate(zip(REPEATS, WIDTHS[:-1], WIDTHS[1:], strict=True)):
-            blocks = [ShuffleBlock(inputs, outputs, 2), *(ShuffleBlock(outputs, outputs, 1) for _ in range(repeats - 1))]
-            self.add_module(f"stage{k + 2}", nn.Sequential(*blocks))
+        self.stage2, self.stage3, self.stage4 = (self._stage(k) for k in range(len(REPEATS)))
+
+    @staticmethod
+    def _stage(k: int) -> nn.Sequential:
+        inputs, outputs = WIDTHS[k], WIDTHS[k + 1]
+        blocks = [ShuffleBlock(inputs, outputs, 2), *(ShuffleBlock(outputs, outputs, 1) for _ in range(REPEATS[k] - 1))]
+        return nn.Sequential(*blocks)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The features of the three stages."""
@@ -106,9 +110,9 @@ class DepthwisePyramid(nn.Module):
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.Conv1x1 = _Named(conv1x1=nn.Sequential(*_convolution(inputs, width, 1)))
-        for k in (1, 2, 3):
-            layers = [layer for _ in range(k) for layer in _convolution(width, width, 5, alone=True)]
-            self.add_module(f"S{k}", nn.Sequential(*layers))
+        self.S1, self.S2, self.S3 = (
+            nn.Sequential(*(layer for _ in range(k) for layer in _convolution(width, width, 5, alone=True))) for k in (1, 2, 3)
+        )
         self.output = nn.Sequential(*_convolution(3 * width, width, 1, relu=False))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -123,9 +127,12 @@ class CellHead(nn.Module):
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
         self.conv1x1 = _Named(conv1x1=nn.Sequential(*_convolution(width, width, 1)))
-        for name, outputs in (("obj_layers", 1), ("reg_layers", 4), ("cls_layers", classes)):
-            layers = [*_convolution(width, width, 5, alone=True), *_convolution(width, outputs, 1, relu=False)]
-            self.add_module(name, _Named(conv5x5=nn.Sequential(*layers)))
+        self.obj_layers, self.reg_layers, self.cls_layers = (
+            _Named(
+                conv5x5=nn.Sequential(*_convolution(width, width, 5, alone=True), *_convolution(width, outputs, 1, relu=False))
+            )
+            for outputs in (1, 4, classes)
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The raw outputs of all cells, (N, 1, H, W), (N, 4, H, W) and (N, classes, H, W)."""

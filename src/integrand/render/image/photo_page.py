@@ -376,8 +376,17 @@ def _look(data: ImagePage, focus: Focus, found: Regions) -> str:
         errors = with_errors(replace(found, sums=sums), result).errors
         maps[f"{first} against {second}"] = Map(values, between, area, sums, errors, _change(result))
     file = f"{PurePath(data.name).stem or 'photo'}-explained"
-    shown = {"share": data.share, "label": data.label, "view": data.view, "aim": data.aim, "aim_name": data.aim_name}
-    return viewer(data.photo, maps, found=found, file=file, **shown)
+    return viewer(
+        data.photo,
+        maps,
+        share=data.share,
+        label=data.label,
+        view=data.view,
+        found=found,
+        file=file,
+        aim=data.aim,
+        aim_name=data.aim_name,
+    )
 
 
 def _rival(data: ImagePage, rival: PageRival, found: Regions) -> str:
