@@ -41,6 +41,7 @@ NAMES = {
     "paths",
     "quadrature",
     "serve",
+    "targets",
     "text",
 }
 """Adding a name here is a decision; taking one away breaks users."""

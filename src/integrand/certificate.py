@@ -116,6 +116,8 @@ class ExampleCertificate:
         curves: one certificate each for several baselines or pieces of a path.
         knob: what to raise where the budget was spent.
         note: what else the method has to say of this example.
+        jumps: where the score can jump by what the target does, and what to explain instead, as the end of a sentence; '' for
+            targets that cannot, such as an entry of the output.
     """
 
     score: float
@@ -139,6 +141,7 @@ class ExampleCertificate:
     moved: Amount = 0.0
     visible: Annotated[float, Within(0, 1)] | None = None
     unseen: Literal["", "jump", "steps", "throughout", "rounding"] = ""
+    jumps: str = ""
 
     @property
     def converged(self) -> bool:
@@ -195,10 +198,11 @@ class ExampleCertificate:
             )
         size = self.jump_size or 0.0
         elsewhere = " and elsewhere" if abs(self.residual + size) > 0.01 * abs(size) + self.tol * self.magnitude else ""
+        cause, _, remedy = self.jumps.partition("; ")
         return (
             f"the score jumps by {number(size)} at t = {number(self.jump_at, 8)} of the path{elsewhere}, where it has no "
-            "gradient (rounding, argmax, a hard threshold), so attributions cannot sum to its change; "
-            "explain a score before the threshold"
+            f"gradient ({cause or 'rounding, argmax, a hard threshold'}), so attributions cannot sum to its change; "
+            f"{remedy or 'explain a score before the threshold'}"
         )
 
     def __str__(self) -> str:

@@ -195,6 +195,7 @@ def test_names_stay_on_one_line_and_are_escaped_once(capsys: pytest.CaptureFixtu
 NEEDED = {
     "image": "integrand-models safetensors pillow matplotlib scikit-image efficientnet_lite_pytorch tqdm",
     "retina": "integrand-models safetensors pillow matplotlib tqdm",
+    "scene": "pillow matplotlib scikit-image tqdm",
     "questions": "integrand-models safetensors tqdm",
     "rules": "integrand-models safetensors tqdm",
     "translate": "integrand-models safetensors tokenizers tqdm",

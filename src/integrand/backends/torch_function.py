@@ -31,7 +31,7 @@ from ..functions.layer import Layers, LayerSide, capture, find_modules
 from ..functions.model_state import RandomSources, undisturbed, without_numbers
 from ..functions.probabilities import refuse_second_squash
 from ..functions.randomness import refuse_random_draws, rounding_between_calls
-from ..functions.target import Scorer, Target, main_tensor, make_scorer
+from ..functions.target import Scorer, Target, first_tensor, main_tensor, make_scorer, settles
 from ..memory import all_rows, joined, repeated
 from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
 
@@ -100,6 +100,15 @@ class TorchFunction:
     def words(self) -> tuple[str, ...]:
         """Which output is explained for each example, in words."""
         return self.scorer.words
+
+    @property
+    def jumps(self) -> str:
+        """Where the score can jump by what the target does, and what to explain instead; '' where it cannot."""
+        return self.scorer.jumps
+
+    def remark(self, example: int) -> str:
+        """What the target met at the points of an example's path so far, in words; '' where nothing."""
+        return self.scorer.remark(example)
 
     @property
     def targets_differ(self) -> bool:
@@ -382,6 +391,8 @@ def _has_batch(call: ModelCall, raw: Any, leaves: Leaves, target: Target, *, ali
     """Whether the first dimension of x counts examples, by what came out."""
 
     def picked(raw: Any) -> Any:
+        if settles(target):
+            return first_tensor(raw)  # which knows the family of the output, and says what is wrong with it, later
         return target(raw) if callable(target) and not isinstance(target, Tensor) else main_tensor(raw)
 
     tensor = picked(raw)

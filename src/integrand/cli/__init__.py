@@ -12,6 +12,7 @@ __all__ = ["main"]
 EXTRAS = {
     "image": "images",
     "retina": "images",
+    "scene": "images",
     "questions": "models",
     "rules": "models",
     "translate": "models",

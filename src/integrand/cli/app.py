@@ -83,6 +83,11 @@ COMMANDS = (
         "apps.retina.cli:retina",
         "Grade diabetic retinopathy in fundus photos, 0 to 4, and show what speaks for it. Not a medical device.",
     ),
+    CommandEntry(
+        "scene",
+        "apps.scenes.cli:scene",
+        "Which pixels of a photo made a detector draw a box, or a segmenter a mask?",
+    ),
     CommandEntry("questions", "apps.questions.cli:questions", "What does a question ask for, and which of its words told?"),
     CommandEntry(
         "rules",

@@ -562,8 +562,8 @@ class Evaluator:
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows of precision and evaluations."""
-        if self._runner.recomputes:
-            found["note"] = "; ".join(filter(None, (found.get("note"), NOTE)))
+        said = (found.get("note"), NOTE if self._runner.recomputes else "", self.function.remark(example))
+        found["note"] = "; ".join(filter(None, said))
         shift = float(self.precision_shift()[example] / found["magnitude"]) if found["magnitude"] and self.shift else 0.0
         return ExampleCertificate(
             **found,
@@ -573,6 +573,7 @@ class Evaluator:
             forwards=int(self.forwards[example]) + 1,  # and the one at the input that determined the target
             precision=self.runner.mode.name if self.runner.low else self.precision,
             target=self.function.words[example],
+            jumps=self.function.jumps,
         )
 
     def tell(self, finished: int, expected: int, error: float = math.nan) -> None:

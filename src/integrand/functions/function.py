@@ -52,6 +52,15 @@ class Function(Protocol):
         ...
 
     @property
+    def jumps(self) -> str:
+        """Where the score can jump by what the target does, and what to explain instead; '' where it cannot."""
+        ...
+
+    def remark(self, example: int) -> str:
+        """What the target met at the points of an example's path so far, in words; '' where nothing."""
+        ...
+
+    @property
     def targets_differ(self) -> bool:
         """Whether two examples may be scored differently for the same output of the model."""
         ...

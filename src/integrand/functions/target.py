@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,7 +37,41 @@ class ReadOut:
     target: Index | Sequence[Index] | None = None
 
 
-Target = Index | Sequence[Index] | Tensor | Callable[[Any], Tensor] | ReadOut | None
+@dataclass(frozen=True)
+class Settled:
+    """What a target became at the input, and is along the whole path.
+
+    Attributes:
+        read: from an output and whose row each of its rows is, (N,), to one score per row, (N,).
+        words: what is explained of each example, for people.
+        jumps: where such a score can jump and what to explain instead, two halves of a sentence; '' where it cannot.
+        remark: what was met at the points of an example's path, in words for its certificate; '' where nothing was.
+    """
+
+    read: Read
+    words: tuple[str, ...]
+    jumps: str = ""
+    remark: Callable[[int], str] = lambda example: ""
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """A target that looks at the output at the input before it is held fixed: which box, which region, which other class.
+
+    :mod:`integrand.targets` has those that know the outputs of detectors, segmenters and the like.
+    """
+
+    def settle(self, output: Any, examples: int) -> Settled:
+        """Decide at the input what is explained.
+
+        Args:
+            output: the model's raw output at the input, with a row for each example.
+            examples: how many there are.
+        """
+        ...
+
+
+Target = Index | Sequence[Index] | Tensor | Callable[[Any], Tensor] | ReadOut | Settling | Sequence[Settling] | None
 
 
 def main_tensor(raw: Any) -> Tensor:
@@ -66,6 +100,15 @@ def main_tensor(raw: Any) -> Tensor:
     )
 
 
+def first_tensor(raw: Any) -> Tensor | None:
+    """Some tensor of an output, whatever it is; None where there is none."""
+    parts = raw.values() if isinstance(raw, Mapping) else raw if isinstance(raw, (list, tuple)) else ()
+    if isinstance(raw, Tensor) or not parts:
+        return raw if isinstance(raw, Tensor) else None
+    found = (first_tensor(part) for part in parts)
+    return next((tensor for tensor in found if tensor is not None), None)
+
+
 @dataclass(frozen=True)
 class Scorer:
     """Picks one score per row.
@@ -78,6 +121,8 @@ class Scorer:
         function: the user's own choice instead, from the raw output to one score per example.
         words: the target of each example, for people.
         read: what each example reads of the output before all this; None for the output itself.
+        jumps: where the score can jump by what the target does, and what to explain instead; '' where it cannot.
+        remark: what a target met at the points of an example's path, in words; '' where nothing.
     """
 
     examples: int
@@ -87,10 +132,16 @@ class Scorer:
     function: Callable[[Any], Tensor] | None
     words: tuple[str, ...]
     read: Read | None = None
+    jumps: str = ""
+    remark: Callable[[int], str] = lambda example: ""
 
     def seen(self, outputs: Sequence[Any], rows: Tensor) -> Sequence[Any]:
         """The outputs as the target sees them."""
-        return outputs if self.read is None else [self.read(outputs[0], rows)]
+        if self.read is None:
+            return outputs
+        if self.batched:
+            return [self.read(outputs[0], rows)]
+        return [self.read(as_batch(raw), rows[i : i + 1])[0] for i, raw in enumerate(outputs)]
 
     def __call__(self, outputs: Sequence[Any], rows: Tensor) -> Tensor:
         """Scores of shape (N,) from what :class:`Runs` gave."""
@@ -191,6 +242,11 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     if isinstance(target, ReadOut):
         read = [target.read(outputs[0], torch.arange(examples))]
         return replace(make_scorer(target.target, score, read, examples, batched=batched), read=target.read)
+    if settles(target):
+        if score != "logit":
+            raise OptionError(f"got score={score!r} with a target that has a scale of its own; say it there, as what=.")
+        found = _settled(target, outputs[0] if batched else as_batch(outputs[0]), examples)
+        return Scorer(examples, batched, picked, (), None, found.words, found.read, found.jumps, found.remark)
     if callable(target) and not isinstance(target, Tensor):
         if score != "logit":
             raise OptionError(f"got score={score!r} with a target function; apply softmax inside the function instead.")
@@ -210,6 +266,71 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
     columns = tuple(torch.tensor(column) for column in zip(*indices, strict=True))
     words = tuple(f"output {list(i)} ({score})" for i in indices)
     return Scorer(examples, batched, picked, columns, None, words)
+
+
+def settles(target: Any) -> bool:
+    """Whether a target, or each of several, looks at the output at the input first."""
+    several = target if isinstance(target, (list, tuple)) else [target]
+    return bool(several) and all(isinstance(one, Settling) for one in several)
+
+
+def _settled(target: Any, output: Any, examples: int) -> Settled:
+    """What a target became at the input; of several, each at its own example, where each scores the rows that are its own."""
+    if not isinstance(target, (list, tuple)):
+        found: Settled = target.settle(output, examples)
+        return found
+    if len(target) != examples:
+        raise TargetError(f"got {len(target)} targets for {examples} examples; expected one for all or one per example.")
+    each = [one.settle(some_rows(output, [i]), 1) for i, one in enumerate(target)]
+
+    def read(raw: Any, rows: Tensor) -> Tensor:
+        owners = rows.tolist()
+        scores: list[Any] = [None] * len(owners)
+        for owner in dict.fromkeys(owners):
+            mine = [k for k, one in enumerate(owners) if one == owner]
+            own = each[owner].read(some_rows(raw, mine), torch.zeros(len(mine), dtype=torch.long, device=rows.device))
+            for k, score in zip(mine, own.unbind(), strict=True):
+                scores[k] = score
+        return torch.stack(scores)
+
+    jumps = next((one.jumps for one in each if one.jumps), "")
+    return Settled(read, tuple(one.words[0] for one in each), jumps, lambda example: each[example].remark(0))
+
+
+def some_rows(raw: Any, rows: Sequence[int]) -> Any:
+    """Some rows of an output that has a row for each example: in tensors, in mappings and tuples of them, in lists."""
+    if isinstance(raw, Tensor):
+        return raw[list(rows)] if raw.ndim else raw
+    if isinstance(raw, Mapping):
+        return _of_kind(raw, {name: some_rows(value, rows) for name, value in raw.items()})
+    if isinstance(raw, list) or (isinstance(raw, tuple) and raw and isinstance(raw[0], Mapping)):
+        return [raw[row] for row in rows]
+    if isinstance(raw, tuple):
+        parts = [some_rows(part, rows) for part in raw]
+        return type(raw)(*parts) if hasattr(raw, "_fields") else tuple(parts)
+    return raw
+
+
+def as_batch(raw: Any) -> Any:
+    """The output for one example without a batch dimension as a batch of one."""
+    if isinstance(raw, Tensor):
+        return raw[None]
+    if isinstance(raw, Mapping):
+        boxes = raw.get("boxes")
+        if isinstance(boxes, Tensor) and boxes.ndim == 2 and "labels" in raw:  # what was found in one picture
+            return [raw]
+        return _of_kind(raw, {name: as_batch(value) for name, value in raw.items()})
+    if isinstance(raw, (list, tuple)) and raw and isinstance(raw[0], Mapping):
+        return raw  # one entry per picture already
+    if isinstance(raw, tuple):
+        parts = [as_batch(part) for part in raw]
+        return type(raw)(*parts) if hasattr(raw, "_fields") else tuple(parts)
+    return raw
+
+
+def _of_kind(raw: Mapping[str, Any], parts: dict[str, Any]) -> Any:
+    """Parts of a mapping as a mapping of its own type, whose name tells Hugging Face outputs apart; else as a dict."""
+    return type(raw)(**parts) if hasattr(raw, "to_tuple") else parts
 
 
 def _check_output(tensor: Tensor, examples: int, *, batched: bool) -> None:

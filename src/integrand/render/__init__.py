@@ -33,6 +33,7 @@ def figure(
     most: int = 8,
     views: str | View | Sequence[str | View] | None = None,
     notice: str = "",
+    aim: Any = None,
 ) -> Figure:
     """Draw a result with matplotlib.
 
@@ -59,6 +60,7 @@ def figure(
         views: what is drawn next to the photo, of the result and of each of ``others``: names or values of
             :data:`integrand.render.image.VIEWS`, or functions of your own.
         notice: what every reader must know, in a line under everything.
+        aim: the pixels of the box or mask that is explained, (H, W) bool: a yellow line goes around them.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -67,7 +69,7 @@ def figure(
         from .figures import draw
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing an attribution") from None
-    options = PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views, notice)
+    options = PictureOptions(image, others, labels, features, title, share, heatmap, top, most, views, notice, aim)
     return draw(compose(result, options))
 
 

@@ -301,7 +301,7 @@ def attribution_view(result: Attribution, details: str) -> str:
     return view(says, drawn, certificate=certificate, more=more)
 
 
-def photo_view(says: str, photo: Array, result: Attribution, label: str) -> str:
+def photo_view(says: str, photo: Array, result: Attribution, label: str, aim: Array | None = None) -> str:
     """An explained photo as notebooks show it: the photo, and the photo with the strongest areas outlined.
 
     Args:
@@ -309,11 +309,14 @@ def photo_view(says: str, photo: Array, result: Attribution, label: str) -> str:
         photo: what the network saw, (H, W, 3) uint8.
         result: the attributions of one photo.
         label: what is explained.
+        aim: the pixels of what is explained, (h, w) bool, where it is a part of the photo: a line goes around them.
     """
+    from .image.pixels import with_aim
     from .image.views import Outlines, Subject
 
     tensor = flatten(result.values, what="values")[1][0]
     values = (tensor[0] if result.batched else tensor).detach().cpu().double().numpy()
     outlined = Outlines()(Subject(label, values, photo / 255))
-    pictures = (thumbnail(photo, "what the network saw"), thumbnail(outlined.pixels, outlined.note))
+    seen, drawn = with_aim(photo, aim), with_aim(outlined.pixels, aim)
+    pictures = (thumbnail(seen, "what the network saw"), thumbnail(drawn, outlined.note))
     return view(says, *pictures, certificate=result.certificate)

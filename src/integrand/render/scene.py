@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..certificate import ExampleCertificate
 from ..errors import InputError, OptionError
 from ..trees import flatten
 from ..words import percent
-from .image.pixels import Array, laid, mass_limit, photo_pixels, remark
+from .image.pixels import Array, laid, mass_limit, photo_pixels, remark, with_aim
 from .image.views import VIEWS, Panel, Subject, View, views_of
 
 Others = Mapping[str, Attribution | Tensor | Array]
@@ -41,6 +41,7 @@ class PictureOptions:
     most: int = 8
     views: str | View | Sequence[str | View] | None = None
     notice: str = ""
+    aim: Any = None
 
     def __post_init__(self) -> None:
         if self.views is not None:
@@ -109,7 +110,7 @@ def compose(result: Attribution, options: PictureOptions) -> Scene:
         photos = [None] * count if options.image is None else photos_of(options.image, count)
         changes = [example.score - example.baseline_score for example in result.certificate]
         rows = [subjects_of(sources, i, photos[i], changes[i], options.share, result) for i in shown]
-        panels = [_panels(subjects, options, note) for subjects, note in rows]
+        panels = [_aimed(_panels(subjects, options, note), options.aim) for subjects, note in rows]
     elif options.image is not None or options.views is not None:
         got = "views=" if options.image is None else "image="
         raise InputError(f"got {got} for values of shape {arrays[0].shape}; expected (examples, channels, height, width)")
@@ -267,6 +268,18 @@ def _panels(subjects: Sequence[Subject], options: PictureOptions, note: str = ""
         return tuple(VIEWS["heatmap"](subject) for subject in subjects)
     drawn = tuple(VIEWS["scaled"](subject) for subject in subjects)
     return (*shown, *drawn, VIEWS["heatmap"](main)) if options.heatmap else (*shown, *drawn)
+
+
+def _aimed(panels: tuple[Panel, ...], aim: Any) -> tuple[Panel, ...]:
+    """The panels with a line around what is explained, where that is a part of the picture."""
+    if aim is None:
+        return panels
+    inside = np.asarray(aim)
+    for panel in panels:
+        if inside.ndim != 2 or inside.dtype != bool:
+            raise InputError(f"got aim of shape {inside.shape} and {inside.dtype}; expected bool of (height, width)")
+        laid(inside.shape, panel.pixels.shape[:2], what="the picture under aim=")  # refuses other proportions
+    return tuple(replace(panel, pixels=with_aim(panel.pixels, inside)) for panel in panels)
 
 
 def _bars(sources: dict[str, list[Array]], i: int, names: FeatureNames, top: int) -> tuple[Bars, ...]:

@@ -188,9 +188,9 @@ def image(
         check_name("--model", name, f"the name of a network, such as {DEFAULT}")
     given: dict[str, Any] = {
         "weights": weights,
-        "size": _size(size),
-        "mean": _numbers("--mean", mean),
-        "scale": _numbers("--scale", scale),
+        "size": size_of(size),
+        "mean": numbers_of("--mean", mean),
+        "scale": numbers_of("--scale", scale),
         "order": None if order is None else order.value,
         "fit": None if fit is None else fit.value,
         "classes": classes,
@@ -384,7 +384,8 @@ def known_views(names: list[str] | None) -> tuple[str, ...]:
     return tuple(names or ())
 
 
-def _size(text: str | None) -> tuple[int, int] | None:
+def size_of(text: str | None) -> tuple[int, int] | None:
+    """Height and width from what was given with --size; one number is both."""
     if text is None:
         return None
     parts = text.replace("x", ",").split(",")
@@ -393,7 +394,8 @@ def _size(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[-1])
 
 
-def _numbers(name: str, text: str | None) -> tuple[float, ...] | None:
+def numbers_of(name: str, text: str | None) -> tuple[float, ...] | None:
+    """Three numbers, one for each colour, from what was given with an option; one number is all three."""
     if text is None:
         return None
     try:

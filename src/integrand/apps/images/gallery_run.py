@@ -308,6 +308,7 @@ class PhotoTask(BatchTask[Path]):
                 says=explanation.sentence,
                 notice=explanation.notice,
                 view=explanation.view,
+                aim=explanation.aim,
             )
             html = explanation.page(command=self._job.command, file=str(photo)).encode("utf-8", "replace")
             numbers = finite(explanation.numbers()) | {"sentence": headline_of(explanation), "warnings": notes}

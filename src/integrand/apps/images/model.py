@@ -157,6 +157,11 @@ def _found(name: str | PathLike[str], weights: str | None, *, trust: bool) -> So
         return sources.torchvision(rest, weights)
     if place == "timm" and rest:
         return sources.timm(rest, weights, trust=trust)
+    if place in ("fastestdet", "espnet") and rest:
+        raise OptionError(
+            f"got the network {shown(place)!r}, which finds boxes or masks; expected one that names a class for a photo. "
+            f"Explain it with: integrand scene PHOTO --model {shown(str(name))} (in Python: integrand.apps.scenes)"
+        )
     if not isinstance(name, str) or is_path(name):
         return sources.from_file(Path(name), weights, trust=trust)
     plain = name.lower().replace("_", "-")

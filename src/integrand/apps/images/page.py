@@ -20,8 +20,15 @@ SHOWN = 5
 """The number of answers listed on a page."""
 
 
-def page(explanation: Explanation, *, command: str | None, file: str | None = None) -> str:
-    """The explanation of a photo as one self-contained HTML page; see :meth:`Explanation.page`."""
+def page(explanation: Explanation, *, command: str | None, file: str | None = None, **told: Any) -> str:
+    """The explanation of a photo as one self-contained HTML page; see :meth:`Explanation.page`.
+
+    Args:
+        explanation: what is shown.
+        command: the command that makes it again.
+        file: where the photo is.
+        **told: attributes of :class:`~integrand.render.image.photo_page.ImagePage` that are not the usual ones.
+    """
     result, answer, rival = explanation.result, explanation.answer, explanation.rival
     stated = next((one.label for one in explanation.answers if one.index == explanation.stated), "")
     baseline = f"the baseline ({explanation.baseline})"
@@ -56,8 +63,9 @@ def page(explanation: Explanation, *, command: str | None, file: str | None = No
             "weights": explanation.network.source,
         },
         command=command or "",
+        aim=explanation.aim,
     )
-    return image_page(data)
+    return image_page(dataclasses.replace(data, **told))
 
 
 def _top(explanation: Explanation) -> list[tuple[str, float]]:

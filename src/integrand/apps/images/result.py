@@ -123,6 +123,7 @@ class Explanation:
         unit: what the attributions are measured in: "probability", "log-probability", "logit", or "output" for a number of
             another kind, as of a regression; '' for what ``score`` says.
         starts: the baseline itself, (1, 3, H, W), or several that average, (number, 1, 3, H, W); None where it was not kept.
+        aim: the pixels of what is explained, (H, W) bool, where it is a part of the photo such as a box; None for all of it.
     """
 
     photo: Photo
@@ -145,6 +146,7 @@ class Explanation:
     telling: str = ""
     unit: str = ""
     starts: Tensor | None = field(default=None, kw_only=True, compare=False, repr=False)
+    aim: Array | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @cached_property
     def shown(self) -> Array:
@@ -199,7 +201,7 @@ class Explanation:
     def _small_html_(self) -> str:
         from ...render.notebook import photo_view
 
-        return photo_view(self.sentence, self.shown, self.result, self.title)
+        return photo_view(self.sentence, self.shown, self.result, self.title, self.aim)
 
     def _repr_html_(self) -> str:
         from ...render.notebook import notebook_view
@@ -226,7 +228,7 @@ class Explanation:
         from ...render import figure
         from ...render.image.viewer import DRAWN
 
-        drawn: dict[str, Any] = {"labels": self.title, "notice": self.notice}
+        drawn: dict[str, Any] = {"labels": self.title, "notice": self.notice, "aim": self.aim}
         if "views" in options or "others" in options:
             drawn["others"] = {"gradient × image": self.gradient}
         else:

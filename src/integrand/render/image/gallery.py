@@ -19,7 +19,7 @@ from ..escaping import escape
 from ..glance import GLANCE, Entry, collection, glance_script
 from ..html import data_url, document, origin
 from .photo_page import NOTICE, values_of
-from .pixels import Array, photo_pixels
+from .pixels import Array, photo_pixels, with_aim
 from .viewer import DRAWN
 from .views import Subject
 from .whereabouts import chance
@@ -87,6 +87,7 @@ def card(
     notice: str = "",
     view: str = "outlines",
     share: float = 0.7,
+    aim: Array | None = None,
 ) -> Card:
     """Make the gallery entry of one explained photo, with thumbnails.
 
@@ -101,17 +102,18 @@ def card(
         notice: what every reader must know before anything else; it stands at the top of the page.
         view: how the answer is drawn, a name of :data:`integrand.render.image.VIEWS`.
         share: the share of the attribution mass below full brightness, in views that have one.
+        aim: the pixels of what is explained, (h, w) bool, where it is a part of the photo: a line goes around them.
     """
     example = result.certificate.only
     values = values_of(result, "result")
     pixels = photo_pixels(photo, values.shape[1:])[0]
-    drawn = DRAWN[view](Subject("", values, pixels, share)).pixels
+    drawn = with_aim(DRAWN[view](Subject("", values, pixels, share)).pixels, aim)
     exact = example.status is Status.EXACT
     return Card(
         name=name,
         label=label,
         link=link,
-        photo=data_url(thumbnail(np.rint(255 * pixels).astype(np.uint8))),
+        photo=data_url(thumbnail(with_aim(np.rint(255 * pixels).astype(np.uint8), aim))),
         answer=data_url(thumbnail(drawn)),
         says=says,
         notice=notice,

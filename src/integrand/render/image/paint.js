@@ -174,6 +174,13 @@ function paint(data, map, cells, state, limit) {
 
 // The lines over a picture, from the lowest to the uppermost: the text of a path, its colour and its width on a screen.
 function lines(data, map, view, spot) {
+  if (!data.aim) return inner(data, map, view, spot);
+  // The border of a mask is rounded as outlines are, that of a box hardly seen to be.
+  const path = (data.around ??= border(data.aim, data.width, data.height, 1, data.rounds));
+  return [...inner(data, map, view, spot), [path, "#101010", 4.4], [path, "#ffd60a", 2.4]];
+}
+
+function inner(data, map, view, spot) {
   const { width, height, rounds } = data;
   if (view === "outlines") {
     if (!map.inside.includes(1)) return [];

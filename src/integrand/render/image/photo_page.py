@@ -21,7 +21,7 @@ from ..html import data_url, document, framed, origin
 from ..scene import arrays_of
 from .image_pictures import SHARES, joined, remarks
 from .image_regions import Regions, regions_of, with_errors
-from .pixels import Array, contribution, photo_pixels
+from .pixels import Array, contribution, photo_pixels, with_aim
 from .viewer import REGIONS, VIEWER, Map, script, sums_of, viewer
 from .views import Panel, region_panel
 from .whereabouts import Focus, chance, focus_of, photo_sentence
@@ -186,6 +186,10 @@ class ImagePage:
         meta: how it was made, beyond what the attribution says.
         command: the command that makes the page again.
         share: where the slider for clipping starts.
+        aim: the pixels of what is explained, (h, w) bool, where it is a part of the photo, such as a box or a mask.
+        aim_name: what that is, such as "the box".
+        heading: what stands over ``top``.
+        reading: further paragraphs on how to read the page.
     """
 
     label: str
@@ -212,6 +216,10 @@ class ImagePage:
     meta: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     share: float = 0.7
+    aim: Array | None = None
+    aim_name: str = ""
+    heading: str = "What the network said"
+    reading: Sequence[str] = ()
 
 
 def image_page(data: ImagePage) -> str:
@@ -288,7 +296,7 @@ def _first(data: ImagePage, focus: Focus, found: Regions) -> str:
     """The first screen: the sentence, the certificate, the photo, the answer on it, and what else the network said."""
     height, width = data.photo.shape[:2]
     name = data.name or "the photo"
-    photo = np.rint(255 * photo_pixels(data.photo)[0]).astype(np.uint8)
+    photo = with_aim(np.rint(255 * photo_pixels(data.photo)[0]).astype(np.uint8), data.aim)
     sharp = ' class="sharp"' if max(height, width) < 112 else ""
     seen = (
         f'<figure class="seen"><img{sharp} width="{width}" height="{height}" alt="{escape(name)}, as the network got it" '
@@ -321,7 +329,7 @@ def _answers(data: ImagePage) -> str:
     first = list(rows) if data.ordered else rows[:FIRST]
     first += [row for row in rows[FIRST:] if row not in first and row[0] == data.label]
     rest = [row for row in rows if row not in first]
-    head = '<div class="said-all"><h2>What the network said</h2>\n'
+    head = f'<div class="said-all"><h2>{escape(data.heading)}</h2>\n'
     more = f"<details><summary>{len(rest)} more</summary>\n{_table(rest)}</details>\n" if rest else ""
     kind = "chances steps" if data.ordered else "chances"
     return f"{head}{_table(first, kind)}{more}</div>\n{_paragraph(data.rule, 'rule')}"
@@ -368,7 +376,17 @@ def _look(data: ImagePage, focus: Focus, found: Regions) -> str:
         errors = with_errors(replace(found, sums=sums), result).errors
         maps[f"{first} against {second}"] = Map(values, between, area, sums, errors, _change(result))
     file = f"{PurePath(data.name).stem or 'photo'}-explained"
-    return viewer(data.photo, maps, share=data.share, label=data.label, view=data.view, found=found, file=file)
+    return viewer(
+        data.photo,
+        maps,
+        share=data.share,
+        label=data.label,
+        view=data.view,
+        found=found,
+        file=file,
+        aim=data.aim,
+        aim_name=data.aim_name,
+    )
 
 
 def _rival(data: ImagePage, rival: PageRival, found: Regions) -> str:
@@ -433,7 +451,7 @@ def preference(rival: PageRival) -> str:
 
 def _reading(data: ImagePage) -> str:
     complete = "completeness" not in data.main.certificate.broken
-    told = AIM if complete else (UNSUMMED, *AIM[1:])
+    told = (*(AIM if complete else (UNSUMMED, *AIM[1:])), *data.reading)
     return "<h2>How to read it</h2>\n" + "".join(_paragraph(text, "aim") for text in told)
 
 

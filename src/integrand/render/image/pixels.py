@@ -17,6 +17,9 @@ COLOURS = ("#2166ac", "#4393c3", "#92c5de", "#f7f7f7", "#f4a582", "#d6604d", "#b
 UNKNOWN = 0x80
 """The grey of a pixel whose attribution is NaN or infinite."""
 
+AIM = (255, 214, 10)
+"""The yellow of the line around what is explained, a box or a mask: neither of the two colours that mean numbers, nor white."""
+
 CANVAS = 448
 """The least length of the longer side, in pixels, of pictures with outlines, so that the lines are thin."""
 
@@ -218,14 +221,24 @@ def enlarged(photo: Array) -> Array:
     return out
 
 
-def draw_line(pixels: Array, mask: Array) -> Array:
-    """Draw a white line with dark edges, visible on any photo, around the mask; (H, W, 3) uint8."""
+def draw_line(pixels: Array, mask: Array, colour: tuple[int, int, int] = (255, 255, 255)) -> Array:
+    """Draw a line with dark edges, visible on any photo, around the mask; (H, W, 3) uint8."""
     line = max(1, round(max(mask.shape) / CANVAS))
     edge = around(mask)
     out = pixels.copy()
     out[grown(edge, 2 * line)] = (16, 16, 16)
-    out[grown(edge, line)] = 255
+    out[grown(edge, line)] = colour
     return out
+
+
+def with_aim(pixels: Array, aim: Array | None) -> Array:
+    """A picture, (H, W, 3) uint8, with a yellow line around what is explained, (h, w) bool; as it is where that is None."""
+    if aim is None or not aim.any():
+        return pixels
+    # Around a box that fills the picture the line would otherwise lie outside.
+    inside = onto(aim, pixels.shape).copy()
+    inside[[0, -1]], inside[:, [0, -1]] = False, False
+    return draw_line(pixels, inside, AIM)
 
 
 def around(mask: Array) -> Array:

@@ -19,6 +19,7 @@ class Viewer {
     const size = data.width * data.height, longest = Math.max(data.width, data.height), sharp = longest < SHARP;
     // Corners of lines are rounded where pixels are too small to be seen one by one.
     this.data = { ...data, photo: bytes(data.photo), labels: labelled(data.labels, size), rounds: sharp ? 0 : 4 };
+    if (data.aim) this.data.aim = labelled(data.aim, size);
     this.zoom = Math.max(1, Math.ceil(WIDEST / longest)); // so that lines and numbers are fine, and saved pictures large
     this.plain = document.createElement("canvas"); // the view pixel by pixel
     [this.plain.width, this.plain.height] = [data.width, data.height];
@@ -176,7 +177,8 @@ class Viewer {
     const added = edge > 1 ? ` Each square adds up ${edge} × ${edge} pixels.` : "";
     const only = sign === "both" || PARTED.includes(view) ? "" : ` Only what is ${sign} is shown.`;
     const remark = map.remark ? ` This map: ${map.remark}.` : "";
-    this.find("meaning").textContent = plain ? "The photo as the network gets it." : this.data.meanings[view] + added;
+    const said = plain ? "The photo as the network gets it." : this.data.meanings[view] + added;
+    this.find("meaning").textContent = this.data.aimed ? `${said} ${this.data.aimed}` : said;
     this.find("sides").textContent = plain ? "" : map.about + only + remark;
   }
 

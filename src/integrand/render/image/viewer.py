@@ -24,7 +24,20 @@ from ..escaping import escape
 from ..html import data_url
 from .image_regions import Regions, regions_of, spread
 from .image_regions import share as of_change
-from .pixels import UNKNOWN, Array, colour_table, contribution, laid, mass_limit, onto, photo_pixels, remark, rgb, strength
+from .pixels import (
+    UNKNOWN,
+    Array,
+    colour_table,
+    contribution,
+    laid,
+    mass_limit,
+    onto,
+    photo_pixels,
+    remark,
+    rgb,
+    strength,
+    with_aim,
+)
 from .views import DIMMED, PALE, PAPER, SAFE, TINT, VIEWS, Overlay, Signed, Subject, Superpixels, View
 from .whereabouts import Focus, focus_of
 
@@ -148,6 +161,8 @@ def viewer(
     view: str = "scaled",
     found: Regions | None = None,
     file: str = "explained",
+    aim: Array | None = None,
+    aim_name: str = "",
 ) -> str:
     """A photo with its attributions as an HTML fragment, for a page that includes :func:`script`.
 
@@ -159,6 +174,8 @@ def viewer(
         view: the first view, one of :data:`SHOWN`.
         found: the regions of the photo; superpixels if not given.
         file: what files that a reader saves are called, without an ending.
+        aim: the pixels of what is explained, (h, w) bool, where it is a part of the photo: a yellow line goes around them.
+        aim_name: what that is, such as "the box".
     """
     read = {name: value if isinstance(value, Map) else Map(np.asarray(value)) for name, value in maps.items()}
     if not read:
@@ -173,9 +190,12 @@ def viewer(
     height, width = pixels.shape[:2]
     for name, one in read.items():
         laid(one.values.shape[1:], (height, width), what=f"the photo under {name!r}")  # refuses other proportions
-    still = _still(pixels, first, view, share)
+    still = with_aim(_still(pixels, first, view, share), aim)
+    said = "" if aim is None else f"Yellow: {aim_name or 'what is explained'}."
+    meaning = " ".join(filter(None, (MEANINGS.get(view, ""), said)))
     found = regions_of(contribution(first.values), pixels, change=first.change, count=REGIONS) if found is None else found
     about = f"Attributions of {label or next(iter(read))} on the photo"
+    data = _data(pixels, read, found) | _aimed(aim, pixels, said)
     keys = "Arrow keys read a region or a pixel, with shift ten pixels on; Enter starts and ends a rectangle; Escape clears it."
     return (
         f'<div class="viewer" data-viewer style="--ratio:{width / height:.4f}">\n<div class="look"><div class="stage">'
@@ -186,13 +206,13 @@ def viewer(
         '<div class="scale"><span class="ramp" data-part="ramp"></span><span class="ends" data-part="ends"></span></div>\n'
         '<p class="reading"><output data-part="reading"></output></p>\n'
         '<p class="meaning" data-part="meaning"></p>\n'
-        f'<p class="still">{escape(MEANINGS.get(view, ""))} With JavaScript this picture has controls.</p></div>\n'
+        f'<p class="still">{escape(meaning)} With JavaScript this picture has controls.</p></div>\n'
         f'<div class="side">\n{_controls(list(read), share, view)}\n<p class="buttons">'
         '<button type="button" class="touch" data-part="select" aria-pressed="false">Mark a rectangle</button>'
         '<button type="button" data-part="clear" hidden>Clear the rectangle</button>'
         f'<button type="button" data-export="png" data-part="picture" data-file="{escape(file)}.png">Save PNG</button>'
         f'<button type="button" data-part="svg" data-file="{escape(file)}.svg">Save SVG</button></p>\n</div>\n'
-        f'<script type="application/json" data-part="data">{_json(_data(pixels, read, found))}</script>\n</div>\n'
+        f'<script type="application/json" data-part="data">{_json(data)}</script>\n</div>\n'
     )
 
 
@@ -268,6 +288,11 @@ def _data(pixels: Array, maps: Mapping[str, Map], found: Regions) -> dict[str, A
         "numbered": STRONGEST,
         "maps": [_packed(name, one, (height, width)) | _told(one, found, (height, width)) for name, one in maps.items()],
     }
+
+
+def _aimed(aim: Array | None, pixels: Array, said: str) -> dict[str, Any]:
+    """What is explained, for the script: the area that a line goes around, and what the line means."""
+    return {} if aim is None else {"aim": runs(onto(aim, pixels.shape)), "aimed": said}
 
 
 def runs(labels: Array) -> list[int]:

@@ -133,6 +133,24 @@ def focus_of(
     )
 
 
+def held_by(values: Array, inside: Array, certificate: ExampleCertificate | None = None) -> tuple[float, float]:
+    """The share of what speaks for an answer that lies in a given area, and by how much it may be off.
+
+    Args:
+        values: the attributions of one photo, (C, h, w).
+        inside: the area, (h, w) bool.
+        certificate: what is known of their error.
+
+    Returns:
+        The share of all positive contributions inside, NaN where there are none; and its error, NaN where it is not known.
+    """
+    signed = contribution(values)
+    raising = np.maximum(np.where(np.isfinite(signed), signed, 0.0), 0)
+    total = float(raising.sum())
+    share = float(raising[inside].sum()) / total if total > 0 else math.nan
+    return share, _off(share, total, certificate)
+
+
 def enclosing(values: Array, share: float, width: float) -> Array:
     """The pixels, (h, w) bool, that hold ``share`` of the sum of values, taken in the order of the smoothed values.
 
