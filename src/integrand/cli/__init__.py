@@ -17,6 +17,7 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "sequence": "sequences",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

@@ -1,0 +1,107 @@
+"""What one-hot encoding leaves free, and a function whose integrated gradients are attributions and hypothetical ones at once.
+
+One-hot columns add up to 1. A network is only ever shown such columns, so that its slope along "all letters of a position
+together" is arbitrary: adding c (sum of the column - 1) changes no prediction and every gradient (Majdandzic et al. 2023). What
+is well defined are directions that keep the sum, from letter to letter. They are got by the projection C, which takes its mean
+off every column: C(g) is the corrected gradient.
+
+:class:`SimplexModel` runs a network at a + C(u) + w, where
+- ``a`` goes from the baseline x' along C(x - x'), the part of the way that keeps the sums;
+- ``w`` goes from 0 along the rest of it, the same for all letters of a position. It is there only where a baseline leaves the
+  simplex (all zeros, say);
+- ``u`` goes from 0 to r for all letters alike, and since C takes means off, that moves nothing: C(u) stays 0.
+
+So the network sees the straight line from x' to x, whatever u does. The attributions of this function, true integrals all of
+them, are: for ``a``, the corrected attributions, which add up over letters to those of positions; for ``w``, what leaving the
+simplex changed; for ``u``, r C(G), where G is the mean gradient along the line. The last add up to 0 at every position, so that
+the sum of all is the change of the score, and completeness can be used as always. What letter c would get in place of the one
+that is there, sum over letters of G (e_c - x'), the *hypothetical contribution*, is the attribution of the position plus
+C(G)_c - C(G)_present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+Layout = Literal["letters-positions", "positions-letters"]
+"""What a network takes: (N, letters, L) or (N, L, letters)."""
+
+FLAT = 1e-6
+"""A path whose columns' sums move by less than this, in all, keeps them: what is left is rounding."""
+
+
+class SimplexModel(nn.Module):
+    """A network on a + C(u) + w, each (N, letters, L); see the module's text.
+
+    Args:
+        model: the network.
+        layout: what it takes.
+        probed: whether there is a u.
+    """
+
+    def __init__(self, model: Callable[..., Any], layout: Layout, *, probed: bool) -> None:
+        super().__init__()
+        self.model, self.layout, self.probed = model, layout, probed
+        self.train(isinstance(model, nn.Module) and model.training)
+
+    def forward(self, a: Tensor, *more: Tensor) -> Any:
+        """What the network gives."""
+        columns = a
+        if self.probed:
+            columns = columns + centred(more[0])
+        if len(more) > self.probed:
+            columns = columns + more[-1]
+        return self.model(columns if self.layout == "letters-positions" else columns.transpose(1, 2))
+
+
+def centred(columns: Tensor) -> Tensor:
+    """Columns (N, letters, L) without their means over the letters."""
+    return columns - columns.mean(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class SimplexPaths:
+    """The straight lines from baselines to a sequence, taken apart as :class:`SimplexModel` has them.
+
+    Attributes:
+        starts: of a, u and w, each (N, letters, L); u and w only where they are there.
+        ends: likewise.
+        reach: r, how far u goes.
+        probed: whether there is a u.
+        leaves: whether there is a w, since a baseline leaves the simplex.
+    """
+
+    starts: tuple[Tensor, ...]
+    ends: tuple[Tensor, ...]
+    reach: float
+    probed: bool
+    leaves: bool
+
+    @staticmethod
+    def of(columns: Tensor, baselines: Tensor, *, probed: bool) -> SimplexPaths:
+        """The paths from baselines (N, letters, L) to the columns of a sequence (letters, L).
+
+        Args:
+            columns: of the sequence.
+            baselines: of each baseline.
+            probed: whether hypothetical contributions are wanted.
+        """
+        ends = columns.expand_as(baselines)
+        moves = ends - baselines
+        along = moves.mean(1, keepdim=True)
+        leaves = bool(along.abs().sum() > FLAT * moves.abs().sum())
+        starts, stops = [baselines], [baselines + centred(moves) if leaves else ends.contiguous()]
+        # As many hypothetical contributions as letters, and one of them is there: so all of them together count like the others.
+        reach = 1 / len(columns)
+        if probed:
+            starts.append(torch.zeros_like(baselines))
+            stops.append(torch.full_like(baselines, reach))
+        if leaves:
+            starts.append(torch.zeros_like(baselines))
+            stops.append(along.expand_as(baselines).contiguous())
+        return SimplexPaths(tuple(starts), tuple(stops), reach, probed, leaves)
