@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -100,9 +101,7 @@ def planted(rng: np.random.Generator, profiles: Mapping[str, np.ndarray], count:
     return made
 
 
-def _places(
-    rng: np.random.Generator, names: tuple[str, ...], kind: str, widths: Mapping[str, int]
-) -> list[tuple[str, int]]:
+def _places(rng: np.random.Generator, names: tuple[str, ...], kind: str, widths: Mapping[str, int]) -> list[tuple[str, int]]:
     """Where the sites begin; CTCF comes into half of the sequences, wherever there is room."""
     while True:
         order = list(rng.permutation(names)) if names else []
@@ -116,7 +115,7 @@ def _places(
         if rng.random() < 0.5:
             placed.append(("CTCF", int(rng.integers(5, LENGTH - 25))))
         taken = sorted((start, start + widths[name]) for name, start in placed)
-        if all(end <= LENGTH - 5 for _, end in taken) and all(a[1] + 2 <= b[0] for a, b in zip(taken, taken[1:], strict=False)):
+        if all(end <= LENGTH - 5 for _, end in taken) and all(a[1] + 2 <= b[0] for a, b in pairwise(taken)):
             return placed
 
 

@@ -1,11 +1,11 @@
-"""Train the network that finds AP-1 sites with GATA1 sites close by, on sequences made here, on a CPU.
+r"""Train the network that finds AP-1 sites with GATA1 sites close by, on sequences made here, on a CPU.
 
     pip download --no-deps pyjaspar && unzip -j pyjaspar-*.whl pyjaspar/data/JASPAR2024.sqlite
-    python training/train_motifs.py --jaspar JASPAR2024.sqlite \\
+    python training/train_motifs.py --jaspar JASPAR2024.sqlite \
         --out distributions/integrand-models/src/integrand_models/motifs.safetensors --examples examples/motifs.fasta
 
-The matrices of the motifs are from JASPAR 2024 (CC BY 4.0) and are kept in the header of the weights, so that more sequences can
-be made without it. Three minutes on one core.
+The matrices of the motifs are from JASPAR 2024 (CC BY 4.0) and are kept in the header of the weights, so that more sequences
+can be made without it. Four minutes on one core.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def logits(network: nn.Module, sequences: list[Planted]) -> np.ndarray:
+    """What the network gives for each sequence."""
     network.eval()
     with torch.no_grad():
         return np.concatenate([network(part)[:, 0].numpy() for part in torch.from_numpy(one_hot(sequences)).split(500)])
 
 
 def train(profiles: dict[str, np.ndarray], seed: int) -> tuple[MotifNetwork, dict[str, float]]:
+    """Train on new sequences; the network, and what was measured on others."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     sets = {name: planted(rng, profiles, count) for name, count in SIZES.items()}
@@ -89,6 +91,7 @@ def fasta(sequences: list[Planted]) -> str:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jaspar", type=Path, required=True, help="JASPAR2024.sqlite, as in the package pyjaspar")
     parser.add_argument("--out", type=Path, required=True, help="the weights, .safetensors")

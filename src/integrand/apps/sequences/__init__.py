@@ -6,8 +6,8 @@
     found.hypothetical                              # (4, L): what other letters would contribute in its place
     found.save("logo.html")                         # the logo as a page
 
-By default the sequence is compared with twenty shuffles that keep its dinucleotides. ``sequences.load()`` is a small network that
-finds AP-1 sites with GATA1 sites close by, whose model card is ``motifs.md`` in the distribution ``integrand-models``.
+By default the sequence is compared with twenty shuffles that keep its dinucleotides. ``sequences.load()`` is a small network
+that finds AP-1 sites with GATA1 sites close by, whose model card is ``motifs.md`` in the distribution ``integrand-models``.
 """
 
 from __future__ import annotations

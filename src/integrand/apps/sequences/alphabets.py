@@ -112,7 +112,7 @@ class Alphabet:
         return "Take such letters out, or write N or X for them."
 
     def encoded(self, sequence: str) -> Floats:
-        """One column per letter, (letters of the alphabet, L): one-hot, even shares for those that stand for several, zeros for -.
+        """One column per letter, (letters of the alphabet, L): one-hot, even shares of several, zeros for padding.
 
         >>> Alphabet.of("DNA").encoded("AN-").T.tolist()
         [[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 0.0, 0.0]]
@@ -178,4 +178,4 @@ def background_of(given: Sequence[float] | None, letters: int) -> Floats:
             f"got background={np.round(found, 4).tolist()}; expected {letters} frequencies that add up to 1, in the order of "
             "the alphabet's letters."
         )
-    return found / found.sum()
+    return np.asarray(found / found.sum())

@@ -199,7 +199,9 @@ def _network(name: str, about: dict[str, Any], *, trust: bool, device: str | Non
     if ":" not in name:
         if known:
             told = ", ".join(f"--{key}" for key in known)
-            raise OptionError(f"got {told}, which {name} brings itself; expected a network of your own (package.module:function).")
+            raise OptionError(
+                f"got {told}, which {name} brings itself; expected a network of your own (package.module:function)."
+            )
         return load(name, device=device)
     from ...loading import load_model
     from ..command_line import default_device
@@ -254,7 +256,9 @@ def _write(out: Path, found: list[SequenceAttribution], lead: str) -> None:
         write_text(out, "".join(parts))
         return
     if ending in PICTURES and len(found) > 1:
-        raise InputError(f"got {len(found)} sequences for one picture; expected one. Several go on a page: --out {out.stem}.html.")
+        raise InputError(
+            f"got {len(found)} sequences for one picture; expected one. Several go on a page: --out {out.stem}.html."
+        )
     options: dict[str, Any] = {"command": typed(), "lead": lead} if ending == ".html" else {}
     if ending == ".html":
         options["meta"] = {"baseline": found[0].baseline}

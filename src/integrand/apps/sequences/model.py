@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,12 +10,12 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...api import integrated_gradients
 from ...arrays import Floats
-from ...attribution import Attribution
 from ...errors import InputError, OptionError, OutputError, TargetError
+from ...functions.model_state import modules_of
 from ...functions.target import Score
 from ...loading import shipped
 from ...render.notebook import ResultList
@@ -33,7 +32,9 @@ BaselineName = Literal["shuffled", "zero", "uniform"]
 SequenceBaseline = BaselineName | str | Tensor | Sequence[str]
 """What may be passed as baseline: a name, a sequence or several of the same length, or one-hot tensors in the layout."""
 
-SOURCES = {"motifs": "integrand's own, trained on made sequences with motifs of JASPAR 2024 (CC BY 4.0) by training/train_motifs.py"}
+SOURCES = {
+    "motifs": "integrand's own, trained on made sequences with motifs of JASPAR 2024 (CC BY 4.0) by training/train_motifs.py"
+}
 
 SHUFFLES = 20
 """Baselines that are averaged by default, as is usual in the field."""
@@ -69,7 +70,7 @@ class SequenceModel:
     @cached_property
     def _like(self) -> Tensor:
         """A tensor with the device and the precision of the weights."""
-        tensors = self.module.parameters() if isinstance(self.module, nn.Module) else ()
+        tensors = (one for module in modules_of(self.module) for one in module.parameters())
         found = next((one for one in tensors if one.dtype.is_floating_point), None)
         return torch.zeros(()) if found is None else torch.zeros((), dtype=found.dtype, device=found.device)
 
@@ -124,10 +125,10 @@ class SequenceModel:
         **options: Any,
     ) -> SequenceAttribution:
         """Find which letters of a sequence made the output what it is; see :func:`explain` for the options."""
-        record = sequence if isinstance(sequence, FastaRecord) else None
-        letters, columns = self._columns(record.sequence if record is not None else sequence)
-        starts, told = self._baselines(baseline, letters, columns, shuffles, seed, background)
+        name, given = (sequence.name, sequence.sequence) if isinstance(sequence, FastaRecord) else ("", sequence)
+        letters, columns = self._columns(given)
         answer = self._answer(columns, target)
+        starts, told = self._baselines(baseline, letters, columns, shuffles, seed, background)
         paths = SimplexPaths.of(columns, starts, probed=hypothetical)
         named: dict[str, Any] = {"score": score, "tol": tol, "progress": False, "target": answer.column}
         asked = named | options | {"batched": True}
@@ -144,7 +145,7 @@ class SequenceModel:
             alphabet=self.alphabet.letters,
             correct=correct,
             baseline=told,
-            name=record.name if record is not None else "",
+            name=name,
             label=answer.label,
             said=answer.said,
             probability=answer.probability,
@@ -183,11 +184,11 @@ class SequenceModel:
             if baseline == "shuffled":
                 return self._shuffled(letters, columns, shuffles, seed)
             level = background_of(background, len(self.alphabet)) if baseline == "uniform" else np.zeros(len(self.alphabet))
-            level = torch.as_tensor(level).to(columns)[:, None].expand_as(columns)
+            start = torch.as_tensor(level).to(columns)[:, None].expand_as(columns)
             if bool(padding.all()):
                 raise InputError("got a sequence of nothing but padding (zeros); expected letters.")
             told = "all zeros" if baseline == "zero" else "even shares" if background is None else "background frequencies"
-            return torch.where(padding, torch.zeros_like(level), level)[None], told
+            return torch.where(padding, torch.zeros_like(start), start)[None], told
         if isinstance(baseline, Tensor):
             return self._given(baseline, columns), "a tensor of one's own"
         several = [baseline] if isinstance(baseline, str) else list(baseline)
@@ -349,7 +350,9 @@ def explain(
     if isinstance(sequence, (str, Tensor, FastaRecord, np.ndarray)):
         return bound.explain(sequence, **how)
     if not isinstance(sequence, Sequence) or not sequence:
-        raise InputError(f"got a {type(sequence).__name__} as a sequence; expected letters, a one-hot tensor, or a list of them.")
+        raise InputError(
+            f"got a {type(sequence).__name__} as a sequence; expected letters, a one-hot tensor, or a list of them."
+        )
     return ResultList(bound.explain(one, **how) for one in sequence)
 
 

@@ -153,13 +153,15 @@ class SequenceAttribution:
         if paths.leaves:
             gone = found.sums(_parts(paths, w=torch.zeros_like(positions)))
             off = (float(gone.values.mean()), float(gone.errors.mean()))
+        others, others_off = _hypothetical(found, paths, columns, values, errors) if paths.probed else (None, None)
         made = SequenceAttribution(
             letters,
             alphabet,
             values,
             errors,
             each.std(0, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else None,
-            *(_hypothetical(found, paths, columns, values, errors) if paths.probed else (None, None)),
+            others,
+            others_off,
             each,
             certificate,
             off_simplex=off,
@@ -186,7 +188,9 @@ class SequenceAttribution:
             OptionError: there is no such stretch.
         """
         if not 0 <= start < end <= len(self):
-            raise OptionError(f"got the stretch {start} to {end} of {len(self)} letters; expected 0 <= start < end <= {len(self)}.")
+            raise OptionError(
+                f"got the stretch {start} to {end} of {len(self)} letters; expected 0 <= start < end <= {len(self)}."
+            )
         error = float(self.errors[start:end].sum())
         if self.attribution is not None:
             inside = torch.full((len(self.alphabet), len(self)), -1)
@@ -334,7 +338,9 @@ class SequenceAttribution:
         return notebook_view(self, self.html, self._small_html_, height=LOW)
 
 
-def _parts(paths: SimplexPaths, *, a: Tensor | None = None, u: Tensor | None = None, w: Tensor | None = None) -> tuple[Tensor, ...]:
+def _parts(
+    paths: SimplexPaths, *, a: Tensor | None = None, u: Tensor | None = None, w: Tensor | None = None
+) -> tuple[Tensor, ...]:
     """Labels for sums over some of the parts of the integrals; the others are left out."""
     out = torch.full(paths.ends[0].shape[1:], -1)
     parts = [out if a is None else a]

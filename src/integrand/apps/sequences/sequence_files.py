@@ -88,12 +88,12 @@ def read_fasta(file: str | PathLike[str]) -> Iterator[FastaRecord]:
         packed = opened.read(2) == b"\x1f\x8b"
         opened.seek(0)
         try:
-            yield from _records(gzip.open(opened) if packed else opened, path)  # type: ignore[arg-type]
+            yield from _records(gzip.GzipFile(fileobj=opened) if packed else opened, path)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise FileError(f"{shown(str(path))} is damaged ({error}); expected a whole gzipped FASTA file.") from None
 
 
-def _records(lines: IO[bytes], path: Path) -> Iterator[FastaRecord]:
+def _records(lines: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[FastaRecord]:
     heading: str | None = None
     parts: list[str] = []
     count = size = total = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def _shuffled(sequence: str, rng: Rng) -> str:
     names = sorted(set(sequence))
     codes = [names.index(letter) for letter in sequence]
     steps: list[list[int]] = [[] for _ in names]
-    for here, there in zip(codes, codes[1:], strict=False):
+    for here, there in pairwise(codes):
         steps[here].append(there)
     last = _tree(steps, codes[-1], rng)
     order: list[list[int]] = []

@@ -96,7 +96,7 @@ class SimplexPaths:
         along = moves.mean(1, keepdim=True)
         leaves = bool(along.abs().sum() > FLAT * moves.abs().sum())
         starts, stops = [baselines], [baselines + centred(moves) if leaves else ends.contiguous()]
-        # As many hypothetical contributions as letters, and one of them is there: so all of them together count like the others.
+        # There are as many hypothetical contributions at a position as letters: so all of them count about like what is there.
         reach = 1 / len(columns)
         if probed:
             starts.append(torch.zeros_like(baselines))

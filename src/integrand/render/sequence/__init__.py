@@ -1,8 +1,8 @@
 """Sequence logos: letters as high as their attributions, those that speak against it upside down below the line.
 
-    logo = found.logo                        # of a result of integrand.sequences
-    figure(logo, window=(20, 80))            # matplotlib
-    page(logo)                               # one self-contained HTML page
+logo = found.logo                        # of a result of integrand.sequences
+figure(logo, window=(20, 80))            # matplotlib
+page(logo)                               # one self-contained HTML page
 """
 
 from __future__ import annotations

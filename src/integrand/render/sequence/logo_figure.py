@@ -87,7 +87,8 @@ def _rows(logo: Logo, window: tuple[int, int] | None, hypothetical: bool) -> lis
         places = [(at, min(at + wide, last)) for at in range(first, last, wide)]
     else:
         places = [
-            (max(0, one.start - AROUND), min(length, one.end + AROUND)) for one in sorted(logo.seqlets[:6], key=lambda s: s.start)
+            (max(0, one.start - AROUND), min(length, one.end + AROUND))
+            for one in sorted(logo.seqlets[:6], key=lambda s: s.start)
         ] or [(first, first + ROW)]
         places = [(start, min(end, start + ROW)) for start, end in places]
     kinds = (False, True) if hypothetical else (False,)
@@ -108,8 +109,8 @@ def _draw_row(
     axes.set_xlim(row.start, row.end)
     axes.set_ylim(low - room, high + room)
     if not row.hypothetical:
-        for one in logo.seqlets:
-            axes.axvspan(max(one.start, row.start), min(one.end, row.end), color=SHADE, linewidth=0, zorder=0)
+        for seqlet in (one for one in logo.seqlets if one.start < row.end and one.end > row.start):
+            axes.axvspan(max(seqlet.start, row.start), min(seqlet.end, row.end), color=SHADE, linewidth=0, zorder=0)
     for one in letters:
         tall = one.high - one.low
         move = Affine2D().scale(0.92, tall if one.high > 0 else -tall)

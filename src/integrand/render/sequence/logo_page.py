@@ -84,7 +84,7 @@ def _single(logo: Logo) -> str:
     heed = list(logo.notes)
     if end - start < len(logo.letters):
         heed.append(
-            f"Positions {start + 1} to {end} of {len(logo.letters):,}, around the strongest stretch; a .json file has all of them."
+            f"Positions {start + 1} to {end} of {len(logo.letters):,}, around the strongest stretch; a .json file has them all."
         )
     pane = strip(logo, start, end)
     saves = export_buttons(
@@ -125,13 +125,13 @@ def strip(logo: Logo, start: int, end: int, *, name: str = "logo", high: int = H
     below = ""
     if logo.hypothetical is not None and not small:
         what = "If another letter stood there: hypothetical contributions"
-        shown = logo_svg(
-            logo, start, end, name="hypothetical", high=HIGH_BELOW, label=what, hypothetical=True, speaks=False
-        )
+        shown = logo_svg(logo, start, end, name="hypothetical", high=HIGH_BELOW, label=what, hypothetical=True, speaks=False)
         below = f'<span class="which">{escape(what)}</span>\n{shown}'
     prompt = "Point at a letter, touch it, or use the arrow keys, to read its number."
     overview = overview_svg(logo, start, end) if count > 80 and not small else ""
-    tools = '<div class="tools"><label>width of a letter<input type="range" min="3" max="40" value="14" data-zoom></label></div>'
+    tools = (
+        '<div class="tools"><label>width of a letter<input type="range" min="3" max="40" value="14" data-zoom></label></div>'
+    )
     inner = f'<div style="--count:{count}">{drawn}<div class="ticks">{ticks}</div>\n{below}</div>'
     scroll = f'<div class="strip" data-strip tabindex="0" role="group" aria-label="sequence logo">{inner}</div>\n'
     if small:
