@@ -80,12 +80,15 @@ def test_a_linear_scan_with_shuffles() -> None:
     each = (weights * (encoded(sequence) - shuffles)).sum(1).numpy()  # weight times (x - x'), for each shuffle
     np.testing.assert_allclose(found.each, each, atol=1e-5)
     np.testing.assert_allclose(found.values, each.mean(0), atol=1e-5)
-    assert found.spread is not None and found.hypothetical is not None
+    assert found.spread is not None
+    assert found.hypothetical is not None
     np.testing.assert_allclose(found.spread, each.std(0, ddof=1) / np.sqrt(7), atol=1e-5)
     there = (weights * shuffles).sum(1).mean(0)
     np.testing.assert_allclose(found.hypothetical, (weights - there).numpy(), atol=1e-5)
-    assert found.certificate.converged and len(found.certificate.curves) == 7
-    assert np.all(found.errors < 1e-4) and found.off_simplex is None
+    assert found.certificate.converged
+    assert len(found.certificate.curves) == 7
+    assert np.all(found.errors < 1e-4)
+    assert found.off_simplex is None
 
 
 def test_the_shuffles_are_as_many_and_as_seeded_as_asked_for() -> None:
@@ -109,7 +112,8 @@ def test_uniform_background_and_another_sequence() -> None:
     np.testing.assert_allclose(against.values, (weights * (x - encoded(other))).sum(0).numpy(), atol=1e-5)
     both = explain(linear(weights), sequence, baseline=[other, sequence[::-1]])
     np.testing.assert_allclose(both.each[0], against.values, atol=1e-5)
-    assert even.spread is None and both.spread is not None
+    assert even.spread is None
+    assert both.spread is not None
     tensor = explain(linear(weights), sequence, baseline=encoded(other).float())
     np.testing.assert_allclose(tensor.values, against.values, atol=1e-6)
 
@@ -124,10 +128,12 @@ def test_zeros_with_and_without_the_correction() -> None:
     corrected = explain(linear(weights), sequence, baseline="zero")
     free = weights - weights.mean(0)
     np.testing.assert_allclose(corrected.values, (free * x).sum(0).numpy(), atol=1e-5)
-    assert corrected.hypothetical is not None and corrected.off_simplex is not None
+    assert corrected.hypothetical is not None
+    assert corrected.off_simplex is not None
     np.testing.assert_allclose(corrected.hypothetical, free.numpy(), atol=1e-5)
     assert corrected.off_simplex[0] == pytest.approx(float(weights.mean(0).sum()), abs=1e-5)
-    assert "leaving the simplex" in corrected.notes[0] and "correct=False" in corrected.notes[0]
+    assert "leaving the simplex" in corrected.notes[0]
+    assert "correct=False" in corrected.notes[0]
 
 
 def test_proteins_have_twenty_letters() -> None:
@@ -170,7 +176,9 @@ def test_values_and_hypothetical_ones_are_within_their_errors_of_a_plain_sum(bas
     target = int(network(x[None]).argmax())
     values, others = by_gauss_legendre(network, x, starts, target)
     found = explain(network, sequence, baseline=baseline, shuffles=3, correct=False, tol=0.01)
-    assert found.certificate.converged and found.hypothetical is not None and found.hypothetical_errors is not None
+    assert found.certificate.converged
+    assert found.hypothetical is not None
+    assert found.hypothetical_errors is not None
     scale = values.abs().sum()
     assert np.abs(found.values - values.numpy()).sum() < 0.02 * scale
     assert np.mean(np.abs(found.values - values.numpy()) <= found.errors) > 0.95
@@ -201,7 +209,8 @@ def test_the_letter_that_is_there_has_its_own_value() -> None:
     network, sequence = Smooth(), drawn(40, seed=3)
     for baseline in ("shuffled", "uniform", "zero"):
         found = explain(network, sequence, baseline=baseline, shuffles=3)
-        assert found.hypothetical is not None and found.hypothetical_errors is not None
+        assert found.hypothetical is not None
+        assert found.hypothetical_errors is not None
         rows = [DNA.letters.index(letter) for letter in sequence]
         np.testing.assert_allclose(found.hypothetical[rows, range(40)], found.values, atol=1e-12)
         np.testing.assert_allclose(found.hypothetical_errors[rows, range(40)], found.errors, atol=1e-12)
@@ -211,7 +220,8 @@ def test_without_hypothetical_ones_the_values_are_the_same() -> None:
     network, sequence = Smooth(), drawn(40, seed=3)
     with_them, without = (explain(network, sequence, shuffles=3, hypothetical=wanted, tol=1e-4) for wanted in (True, False))
     np.testing.assert_allclose(with_them.values, without.values, atol=3e-4 * with_them.certificate.magnitude)
-    assert without.hypothetical is None and without.hypothetical_errors is None
+    assert without.hypothetical is None
+    assert without.hypothetical_errors is None
 
 
 # ---- what one-hot encoding leaves free -----------------------------------------------------------------------------------------
@@ -268,10 +278,13 @@ def test_letters_that_stand_for_several_masked_ones_and_padding() -> None:
     weights = scan(4, 10)
     found = explain(linear(weights), "acgNtR--TA", baseline="uniform")
     x = encoded("ACGNTR--TA")
-    assert x[:, 3].tolist() == [0.25] * 4 and x[:, 5].tolist() == [0.5, 0, 0.5, 0] and not x[:, 6:8].any()
+    assert x[:, 3].tolist() == [0.25] * 4
+    assert x[:, 5].tolist() == [0.5, 0, 0.5, 0]
+    assert not x[:, 6:8].any()
     start = torch.where(x.sum(0) == 0, 0.0, 0.25)
     np.testing.assert_allclose(found.values, (weights * (x - start)).sum(0).numpy(), atol=1e-5)
-    assert found.letters == "acgNtR--TA" and found.hypothetical is not None
+    assert found.letters == "acgNtR--TA"
+    assert found.hypothetical is not None
     assert found.values[6] == found.values[7] == 0
     mixed = (x * torch.tensor(found.hypothetical)).sum(0).numpy()  # a mixture gets the mixture of what its letters would
     np.testing.assert_allclose(mixed[:6], found.values[:6], atol=1e-6)
@@ -302,7 +315,8 @@ def test_layouts_and_tensors_give_the_same() -> None:
     own = explain(network, sequence.translate(str.maketrans("ACGT", "TGCA")), alphabet="TGCA", baseline="uniform")
     np.testing.assert_allclose(own.values, explain(network, sequence, baseline="uniform").values, atol=1e-6)
     several = explain(network, [sequence, x], shuffles=2)
-    assert len(several) == 2 and repr(several).startswith("2 results")
+    assert len(several) == 2
+    assert repr(several).startswith("2 results")
 
 
 def test_names_of_outputs_and_targets() -> None:
@@ -310,12 +324,16 @@ def test_names_of_outputs_and_targets() -> None:
     outputs = network(encoded(sequence)[None])[0]
     best = int(outputs.argmax())
     named = explain(network, sequence, classes=["a", "b", "c"], baseline="uniform")
-    assert named.said == named.label == "abc"[best] and named.probability == pytest.approx(float(outputs.softmax(0)[best]))
+    assert named.said == named.label == "abc"[best]
+    assert named.probability == pytest.approx(float(outputs.softmax(0)[best]))
     other = explain(network, sequence, classes=["a", "b", "c"], target="abc"[best - 1], baseline="uniform")
-    assert other.label == "abc"[best - 1] and other.said == "abc"[best] and f"speaks for {other.label}" not in named.sentence
+    assert other.label == "abc"[best - 1]
+    assert other.said == "abc"[best]
+    assert f"speaks for {other.label}" not in named.sentence
     assert other.certificate.score == pytest.approx(float(outputs[best - 1]), rel=1e-5)
     single = explain(lambda x: network(x)[:, :1], sequence, classes=["no", "yes"], baseline="uniform")
-    assert single.label == "yes" and single.said == ("yes" if outputs[0] > 0 else "no")
+    assert single.label == "yes"
+    assert single.said == ("yes" if outputs[0] > 0 else "no")
     # Outputs near each other, so that the baseline does not have the class already.
     chance = explain(lambda x: network(x) / 20, sequence, target=best, score="probability", baseline="uniform")
     assert chance.certificate.score == pytest.approx(float((outputs / 20).softmax(0)[best]), rel=1e-5)
@@ -371,29 +389,36 @@ def test_networks_that_do_not_fit() -> None:
 def test_a_tolerance_that_is_not_met_is_said() -> None:
     with pytest.warns(ConvergenceWarning):
         found = explain(Smooth(), drawn(40), shuffles=2, tol=1e-9, max_evaluations=20)
-    assert not found.certificate.converged and found.certificate.remedy
+    assert not found.certificate.converged
+    assert found.certificate.remedy
     assert "not good to" in found.sentence
 
 
 def test_errors_of_the_mean_and_of_each_baseline() -> None:
     found = explain(Smooth(), drawn(40), shuffles=5, tol=0.02)
     one = found.certificate
-    assert one.converged and one.error <= 0.02 and len(one.curves) == 5
+    assert one.converged
+    assert one.error <= 0.02
+    assert len(one.curves) == 5
     assert one.baseline_score == pytest.approx(np.mean([curve.start_score for curve in one.curves]))
     assert one.gradients == sum(curve.gradients for curve in one.curves)
     assert all(curve.error <= 0.02 for curve in one.curves)
     # What other shuffles would change is another thing than what the integration misses, and here far larger.
-    assert found.spread is not None and found.spread.max() > 3 * found.errors.max()
+    assert found.spread is not None
+    assert found.spread.max() > 3 * found.errors.max()
 
 
 def test_a_result_goes_into_a_table_and_back() -> None:
     found = explain(Smooth(), drawn(40), shuffles=3, classes=["a", "b", "c"], baseline="zero")
     row = found.row()
-    assert row.features is not None and row.features[4] == f"{found.letters[4]}5"
+    assert row.features is not None
+    assert row.features[4] == f"{found.letters[4]}5"
     again = SequenceAttribution.of_details(row.details)
     for name in ("values", "errors", "hypothetical", "hypothetical_errors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    assert again.certificate == found.certificate and again.sentence == found.sentence and again.notes == found.notes
+    assert again.certificate == found.certificate
+    assert again.sentence == found.sentence
+    assert again.notes == found.notes
     assert again.seqlets == found.seqlets or len(found.seqlets) > 0
     assert again.stretch(3, 9).error >= found.stretch(3, 9).error * 0.99  # the sum of the letters' errors: a bound
     assert pickle.loads(pickle.dumps(found)).attribution is None
@@ -407,18 +432,21 @@ def test_stretches_and_what_is_written(tmp_path: object) -> None:
     weights = torch.zeros(4, 30).double()
     weights[0, 10:14] = 2.0
     found = explain(linear(weights), "C" * 10 + "AAAA" + "C" * 16, baseline="uniform")
-    (best,) = [one for one in found.seqlets]
+    (best,) = found.seqlets
     assert (best.start, best.end, best.letters, best.place) == (10, 14, "AAAA", "11–14")
-    assert best.value == pytest.approx(6.0, abs=1e-4) and found.stretch(10, 14) == best
+    assert best.value == pytest.approx(6.0, abs=1e-4)
+    assert found.stretch(10, 14) == best
     with pytest.raises(OptionError, match="got the stretch 5 to 5 of 30 letters"):
         found.stretch(5, 5)
     lines = found.csv().splitlines()
-    assert lines[0].startswith("position,letter,value,error,") and lines[11].startswith("11,A,1.5")
+    assert lines[0].startswith("position,letter,value,error,")
+    assert lines[11].startswith("11,A,1.5")
     graph = replace(found, name="chr2:1000-1030").bedgraph().splitlines()
     assert graph[2 + 10].split("\t") == ["chr2", "1010", "1011", "1.5"]
     assert replace(found, name="peak").bedgraph().splitlines()[2].startswith("peak\t0\t1\t")
     numbers = found.numbers()
-    assert numbers["seqlets"][0]["start"] == 11 and len(numbers["values"]) == 30
+    assert numbers["seqlets"][0]["start"] == 11
+    assert len(numbers["values"]) == 30
 
 
 def test_seqlets_by_their_rule() -> None:

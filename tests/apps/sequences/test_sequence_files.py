@@ -17,7 +17,8 @@ def test_names_lines_comments_and_ends_of_lines(tmp_path: Path) -> None:
     file.write_bytes(b">one first of all\r\nACGT\r\nacgtNN\r\n\r\n;a comment\r\n>chr1:10-14\r\nAC GT\n>\nA\n>empty\n")
     found = list(read_fasta(file))
     assert found[0] == FastaRecord("one", "first of all", "ACGTacgtNN")
-    assert found[1].sequence == "ACGT" and found[1].place == ("chr1", 10)
+    assert found[1].sequence == "ACGT"
+    assert found[1].place == ("chr1", 10)
     assert (found[2].name, found[2].sequence) == ("sequence 3", "A")
     assert found[3].problem == "it has no letters"
     packed = tmp_path / "a.fa.gz"
@@ -46,7 +47,9 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.fa"
     file.write_text(">long\n" + "ACGTACGTAC\n" * 15 + ">short\nACGT\n")
     long, short = read_fasta(file)
-    assert "more than 100 letters" in long.problem and len(long.sequence) <= 110 and short.sequence == "ACGT"
+    assert "more than 100 letters" in long.problem
+    assert len(long.sequence) <= 110
+    assert short.sequence == "ACGT"
     file.write_text(">long\n" + "ACGTACGTAC\n" * 200)
     with pytest.raises(FileError, match="more than 2,000 bytes"):
         list(read_fasta(file))

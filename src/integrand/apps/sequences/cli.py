@@ -133,7 +133,7 @@ def sequence(
         many = source.file or asked.folder
         bar = screen.batch(source.total if many else 1, "sequences" if many else "")
         job = TextJob(
-            *_task(network, how, bar),
+            *_task(network, how, bar, debug=debug),
             what="sequences",
             unpack=SequenceAttribution.of_details,
             show=functools.partial(_show, verbose=verbose),
@@ -141,12 +141,11 @@ def sequence(
             title="What the network sees in the sequences",
             as_json=as_json,
         )
-        with one_line(f"--model {name}", debug=debug):  # whatever a user's own network raises
-            if many:
-                run_texts(job, source.inputs(), source.total, asked, screen, bar)
-            else:
-                bar.begin(f"{source.total} sequence{'s' if source.total > 1 else ''}", source.total)
-                run_typed(job, list(source.inputs()), asked, screen)
+        if many:
+            run_texts(job, source.inputs(), source.total, asked, screen, bar)
+        else:
+            bar.begin(f"{source.total} sequence{'s' if source.total > 1 else ''}", source.total)
+            run_typed(job, list(source.inputs()), asked, screen)
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def _network(name: str, about: dict[str, Any], *, trust: bool, device: str | Non
     return of_module(found, classes=names, layout=layout, name=name, **known)
 
 
-def _task(network: SequenceModel, how: dict[str, Any], bar: BatchBar) -> tuple[TextTask, dict[str, Any]]:
+def _task(network: SequenceModel, how: dict[str, Any], bar: BatchBar, *, debug: bool) -> tuple[TextTask, dict[str, Any]]:
     """What explains sequences, and everything that a result depends on beside its sequence."""
     from ...batch.identity import settings_of
     from ..text.text_batch import TextTask
@@ -230,7 +229,8 @@ def _task(network: SequenceModel, how: dict[str, Any], bar: BatchBar) -> tuple[T
         def explain(self, items: Sequence[TextInput]) -> Sequence[Any]:
             """The results of some sequences."""
             records = [FastaRecord(str(item.columns.get("name", "")), "", "".join(item.text.split())) for item in items]
-            return [explain(record, progress=bar.tell) for record in records]
+            with one_line(f"--model {network.name}", debug=debug):  # whatever a user's own network raises
+                return [explain(record, progress=bar.tell) for record in records]
 
     task = SequenceTask(lambda texts: [], size=lambda text: network.size("".join(text.split())))
     return task, settings_of(explain) | {"command": "sequence"}

@@ -54,6 +54,8 @@ class SequenceModel:
         classes: names of the outputs. Two names for a single output are those of a negative and a positive logit.
         name: what it is called.
         source: where it is from.
+        motifs: by name, the probabilities of the letters of motifs that it was trained to find, (width, letters); for the
+            network that is shipped.
     """
 
     module: Callable[..., Any]
@@ -395,7 +397,7 @@ def load(name: str = "motifs", device: torch.device | str | None = None) -> Sequ
         raise OptionError(
             f"got device {str(device)!r} ({first_line(error)}); expected one that torch has here, such as cpu or cuda."
         ) from error
-    known = {motif: np.array(one) for motif, one in motifs.items()}
+    known = {motif: np.array(one) / np.array(one).sum(1, keepdims=True) for motif, one in motifs.items()}
     return SequenceModel(frozen, Alphabet.of("DNA"), "letters-positions", tuple(classes), name, SOURCES[name], known)
 
 
