@@ -1,11 +1,11 @@
 """Do attributions find the motifs that were planted? By the network that is shipped, on sequences that it has not seen.
 
-    python -m benchmarks.motifs                        # 100 bound sequences, three seeds, some minutes on one core
+    python -m benchmarks.motifs                        # 50 bound sequences, three seeds, some minutes on one core
     python -m benchmarks.motifs --count 20 --seeds 0   # quicker
 
 Letters of sequences that the network calls bound are ranked by what a method gives them; those of the planted AP-1 and GATA1
 sites should come first. Letters of the CTCF site that half of the sequences hold count as wrong: it means nothing. AUROC is the
-share of pairs of a right and a wrong letter in which the right one is first (chance: 0.5), AUPR the mean precision over the right
+share of pairs of a right and a wrong letter in which the right one is first (chance: 0.5), AUPR the mean precision over right
 ones (chance: their share, 0.08). Sites are drawn from matrices in which some positions say little, so that 1 is out of reach.
 """
 
@@ -122,7 +122,7 @@ def run(seed: int, count: int, shuffles: int, tol: float) -> dict[str, dict[str,
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100, help="sequences of each seed")
+    parser.add_argument("--count", type=int, default=50, help="sequences of each seed")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--shuffles", type=int, default=20)
     parser.add_argument("--tol", type=float, default=0.05)

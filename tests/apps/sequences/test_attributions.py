@@ -186,8 +186,10 @@ def test_values_and_hypothetical_ones_are_within_their_errors_of_a_plain_sum(bas
     # Errors say something: they are far smaller than what they belong to.
     assert found.errors.sum() < 0.2 * scale
     assert found.hypothetical_errors.mean() < 0.2 * np.abs(found.hypothetical).max()
-    part = found.stretch(10, 22)
-    assert abs(part.value - float(values[10:22].sum())) <= part.error
+    parts = [found.stretch(start, start + 12) for start in range(0, 48, 3)]
+    off = np.array([abs(part.value - float(values[part.start : part.end].sum())) / part.error for part in parts])
+    assert (off <= 1).mean() > 0.8  # of windows that overlap, and so are off together
+    assert off.max() < 2
     exact = explain(network, sequence, baseline=baseline, shuffles=3, correct=False, tol=1e-6)
     np.testing.assert_allclose(exact.values, values.numpy(), atol=2e-5 * float(scale))
     assert exact.hypothetical is not None
@@ -224,7 +226,7 @@ def test_without_hypothetical_ones_the_values_are_the_same() -> None:
     assert without.hypothetical_errors is None
 
 
-# ---- what one-hot encoding leaves free -----------------------------------------------------------------------------------------
+# ---- what one-hot encoding leaves free ---------------------------------------------------------------------------------------
 
 
 class Extended(nn.Module):
@@ -271,7 +273,7 @@ def test_zeros_see_it_unless_corrected() -> None:
     assert float(((slopes[1] - slopes[0]) * x.detach()).abs().sum()) > 1
 
 
-# ---- what sequences may be -------------------------------------------------------------------------------------------------------
+# ---- what sequences may be ---------------------------------------------------------------------------------------------------
 
 
 def test_letters_that_stand_for_several_masked_ones_and_padding() -> None:
@@ -383,7 +385,7 @@ def test_networks_that_do_not_fit() -> None:
         explain(3, "ACGT")  # type: ignore[arg-type]
 
 
-# ---- results ------------------------------------------------------------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_tolerance_that_is_not_met_is_said() -> None:

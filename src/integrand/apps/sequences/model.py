@@ -134,7 +134,7 @@ class SequenceModel:
         paths = SimplexPaths.of(columns, starts, probed=hypothetical)
         named: dict[str, Any] = {"score": score, "tol": tol, "progress": False, "target": answer.column}
         asked = named | options | {"batched": True}
-        model = SimplexModel(self.module, self.layout, probed=hypothetical)
+        model = SimplexModel(self.module, self.layout, paths)
         found = integrated_gradients(model, paths.ends, paths.starts, **asked)
         label = f"{answer.label} ({score})" if answer.label else found.certificate[0].target
         certificate = replace(combined(found.certificate.examples), target=label)

@@ -295,6 +295,10 @@ class SequenceAttribution:
 
     def row(self) -> Row:
         """The result as a row of a table of many sequences; the column ``details`` holds what :meth:`of_details` needs."""
+        stretches: dict[str, float] = {}
+        for one in self.seqlets:  # by their letters, so that a summary of many sequences finds what comes again
+            name = one.letters.upper()
+            stretches[name] = stretches.get(name, 0.0) + one.value
         return Row.of(
             self.certificate,
             prediction=self.said or None,
@@ -305,8 +309,8 @@ class SequenceAttribution:
             features=tuple(f"{letter}{i}" for i, letter in enumerate(self.letters, 1)),
             attributions=self.values,
             attribution_errors=tuple(self.errors.tolist()) if np.isfinite(self.errors).all() else None,
-            groups=tuple(f"{s.letters} {s.place}" for s in self.seqlets),
-            group_sums=tuple(s.value for s in self.seqlets),
+            groups=tuple(stretches),
+            group_sums=tuple(stretches.values()),
             details=packed(StoredSequence.of(self)),
         )
 

@@ -53,14 +53,15 @@ def draw(
     rows = _rows(logo, window, hypothetical)
     heads = broken(title if title is not None else logo.sentence, WIDE, 11, bold=True)
     feet = broken(_foot(logo), WIDE, FOOTER)
-    height = TITLE * len(heads) + sum(HIGH + GAP for _ in rows) + 0.15 * len(feet) + 0.1
+    above = 0.2 if marks else 0.0
+    height = TITLE * len(heads) + above + sum(HIGH + GAP for _ in rows) + 0.15 * len(feet) + 0.1
     figure = FigureCell(figsize=(WIDE, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
     for i, line in enumerate(heads):
         figure.text(0, 1 - (0.05 + 0.22 * i) / height, plain(line), size=11, weight="bold", color=INK, va="top")
     drawn = {kind: _letters(logo, rows, kind) for kind in {row.hypothetical for row in rows}}
     limits = {kind: extent([one for part in parts for one in part]) for kind, parts in drawn.items()}
-    top = height - TITLE * len(heads)
+    top = height - TITLE * len(heads) - above
     longest = max(row.end - row.start for row in rows)
     for row in rows:
         mine = [one for one in drawn[row.hypothetical][0] if row.start <= one.position < row.end]

@@ -37,6 +37,7 @@ svg.overview{cursor:pointer;margin:0 0 .4rem;border-bottom:1px solid var(--line)
 .seqlet{fill:var(--card)}
 .zero{stroke:var(--soft);stroke-width:1;vector-effect:non-scaling-stroke}
 .hit{fill:transparent}
+svg.logo use{pointer-events:none}
 .col.saying .hit,.col:hover .hit{fill:var(--focus);opacity:.16}
 .col:focus{outline:none}
 .col:focus-visible .hit{fill:var(--focus);opacity:.3}
