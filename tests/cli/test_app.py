@@ -201,6 +201,7 @@ NEEDED = {
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
+    "sequence": "integrand-models safetensors matplotlib pyarrow tqdm",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",

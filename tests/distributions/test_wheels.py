@@ -27,6 +27,7 @@ CORE_LIMIT = 1_500_000
 
 WEIGHTS = {
     "imagenet.txt",
+    "motifs.safetensors",
     "openchemlib.js",
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
@@ -38,11 +39,12 @@ WEIGHTS = {
     "weave-w2n2-simple.safetensors",
     "weave-w2n2.safetensors",
 }
-CARDS = {"molecules.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {"molecules.md", "motifs.md", "questions.md", "retina.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",
     "CC-BY-2.0": "Creative Commons Attribution 2.0\n",
+    "CC-BY-4.0": "Attribution 4.0 International\n",
     "CC-BY-SA-4.0": "Attribution-ShareAlike 4.0 International\n",
     "LicenseRef-WordNet": "WordNet 3.0 Copyright 2006 by Princeton University.",
     "MIT": "Permission is hereby granted, free of charge,",

@@ -18,6 +18,7 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "sequence": "sequences",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

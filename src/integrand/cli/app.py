@@ -108,6 +108,9 @@ COMMANDS = (
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry(
+        "sequence", "apps.sequences.cli:sequence", "Which letters of DNA, RNA or a protein made a network say what it says?"
+    ),
+    CommandEntry(
         "summary",
         "cli.table_commands:summary",
         "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",
