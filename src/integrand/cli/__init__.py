@@ -17,6 +17,7 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "table": "tables",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

@@ -102,6 +102,7 @@ COMMANDS = (
     CommandEntry(
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
+    CommandEntry("table", "apps.tables.cli:table", "Which columns of a table made a model say what it says of a row?"),
     CommandEntry(
         "summary",
         "cli.table_commands:summary",

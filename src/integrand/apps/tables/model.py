@@ -1,0 +1,491 @@
+"""``explain``: which columns of a table made a model say what it says of each row.
+
+A :class:`TableExplainer` binds a model to its columns and its baseline. It encodes rows as the model takes them, integrates all
+of them in one call, and adds up what belongs to a column.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...api import integrated_gradients
+from ...attribution import Attribution
+from ...batch.rows import Row
+from ...certificate import Certificate
+from ...errors import BaselineWarning, InputError, ModelError, OptionError, TargetError, quiet
+from ...functions.layer import find_modules, visiting
+from ...functions.model_state import modules_of
+from ...functions.target import Score, Target
+from ...words import shortened, shown
+from .background_rows import StartRows, start_rows
+from .column_codes import ColumnCodes, codes_given
+from .data_frames import TableRows, rows_of_records, rows_of_table
+from .result import TableExplanation
+from .start_groups import StartGroups, merged
+
+Takes = Literal["numbers, codes", "codes, numbers", "together"]
+"""How a model with embeddings takes a row: numbers and rows of embeddings as two tensors in either order, or as one."""
+
+BATCH = 512
+"""Rows that are integrated in one call, so that memory does not grow with the table."""
+
+
+def explain(
+    model: Any,
+    frame: Any,
+    baseline: Any = "mean",
+    *,
+    columns: Any = None,
+    rows: Any = None,
+    target: Target | str = None,
+    score: Score = "logit",
+    classes: Sequence[str] | None = None,
+    encoded: bool = False,
+    takes: Takes = "numbers, codes",
+    tol: float = 0.01,
+    **options: Any,
+) -> TableExplanation:
+    """Attribute what a model says of rows of a table to its columns, by integrated gradients, to a tolerance.
+
+    Args:
+        model: an ``nn.Module`` in eval mode (Lightning's and Keras 3's on torch among them), a function of tensors, a fitted
+            skorch net, or a fitted pipeline of scikit-learn that ends in one.
+        frame: a DataFrame of pandas or polars, anything else with ``__dataframe__``, or an array (rows, columns).
+        baseline: ``"mean"``: the column means of the frame; the label of a row; a row, as a dict or Series; or a table of rows,
+            over which is averaged (expected gradients). :func:`mean` and :func:`sample` make one of another table.
+        columns: how the columns become what the model takes, in its order. None: all are numbers, as they are. A list: the
+            columns that are. A mapping from names to kinds: None, ``(mean, scale)``, a list of categories for one-hot, or
+            :func:`number`, :func:`one_hot`, :func:`embedded`. Or a fitted transformer of scikit-learn.
+        rows: the labels of the rows to explain, as in ``frame.loc``; None for all.
+        target: the output: its number, its name in ``classes``, or a function of the output. None: the only output; the second of
+            two; of more, the top one, where one row is explained.
+        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax or sigmoid.
+        classes: names of the outputs.
+        encoded: whether the frame holds the model's numbers already: they are shown as the columns that they stand for.
+        takes: for models with embeddings: ``"numbers, codes"``, ``"codes, numbers"``, or ``"together"`` in one tensor.
+        tol: the relative error over the columns of a row to integrate to.
+        **options: further ones of :func:`integrand.integrated_gradients`.
+
+    Returns:
+        A value for each row and column, with its error, and a certificate for each row.
+    """
+    explainer = TableExplainer.of(
+        model,
+        frame,
+        baseline,
+        columns=columns,
+        target=target,
+        score=score,
+        classes=classes,
+        encoded=encoded,
+        takes=takes,
+        tol=tol,
+        **options,
+    )
+    return explainer.explain(frame, rows=rows)
+
+
+@dataclass(frozen=True, eq=False)
+class TableExplainer:
+    """A model with its columns and its baseline; made by :meth:`of`.
+
+    It explains tables (:meth:`explain`) and, for :func:`integrand.explain_many`, lists of rows as dicts.
+
+    Attributes:
+        model: from the model's tensors to its output.
+        codes: how columns become these.
+        starts: where paths begin.
+        target: the output to explain.
+        score: logit, probability or log-probability.
+        classes: names of the outputs.
+        encoded: whether tables hold the model's numbers already.
+        takes: how the model takes numbers and rows of embeddings.
+        tol: the relative error to integrate to.
+        options: further ones of :func:`integrand.integrated_gradients`.
+        evaluate: whether the model runs in eval mode meanwhile, whatever mode it is in, as skorch runs it.
+    """
+
+    model: Callable[..., Any]
+    codes: ColumnCodes
+    starts: StartRows
+    target: Target | str = None
+    score: Score = "logit"
+    classes: tuple[str, ...] = ()
+    encoded: bool = False
+    takes: Takes = "numbers, codes"
+    tol: float = 0.01
+    options: Mapping[str, Any] = field(default_factory=dict)
+    evaluate: bool = False
+
+    together = BATCH
+    """Rows that are explained in one call where there are many; see :func:`integrand.explain_many`."""
+
+    @staticmethod
+    def of(
+        model: Any,
+        frame: Any,
+        baseline: Any = "mean",
+        *,
+        columns: Any = None,
+        target: Target | str = None,
+        score: Score = "logit",
+        classes: Sequence[str] | None = None,
+        encoded: bool = False,
+        takes: Takes = "numbers, codes",
+        tol: float = 0.01,
+        **options: Any,
+    ) -> TableExplainer:
+        """Bind a model to the columns of a table and to a baseline; arguments as in :func:`explain`."""
+        if takes not in get_args(Takes):
+            raise OptionError(f"got takes={takes!r}; expected one of {', '.join(map(repr, get_args(Takes)))}.")
+        for name in ("groups", "layer", "mask", "batched"):
+            if name in options:
+                raise OptionError(
+                    f"got {name}=, which columns= decides here; leave it out, or use integrand.integrated_gradients."
+                )
+        module, steps, evaluate = torch_model(model)
+        if steps is not None and columns is not None:
+            raise OptionError("got columns= and a pipeline that has its own; expected one of them.")
+        table = rows_of_table(frame)
+        codes = codes_given(steps if columns is None else columns, table, together=takes == "together", encoded=encoded)
+        table = codes.decode(table) if encoded else table
+        starts = start_rows(baseline, table, codes, encoded=encoded)
+        if starts.mean and len(starts.rows) == 1:
+            raise InputError(
+                "got one row and baseline='mean', which is that row; expected more rows to take the means of. Pass the whole "
+                "frame with rows=, or baseline=tables.mean(training_frame)."
+            )
+        named = tuple(str(name) for name in classes or ())
+        return TableExplainer(module, codes, starts, target, score, named, encoded, takes, tol, options, evaluate)
+
+    def explain(self, frame: Any, *, rows: Any = None, progress: Any = None) -> TableExplanation:
+        """Explain rows of a table.
+
+        Args:
+            frame: the table.
+            rows: the labels of the rows to explain; None for all.
+            progress: as in :func:`integrand.integrated_gradients`.
+        """
+        table = rows_of_table(frame)
+        table = self.codes.decode(table) if self.encoded else table
+        chosen = table if rows is None else table.take(table.places(rows))
+        with self._ready():
+            entry = self._entry
+            start = self._start(entry)
+            target, words = self._target(entry, chosen)
+            parts = []
+            for begin in range(0, len(chosen), BATCH):
+                some = chosen.take(range(begin, min(begin + BATCH, len(chosen))))
+                options = {**self.options, **({} if progress is None else {"progress": progress})}
+                how = {"target": target, "score": self.score, "tol": self.tol, **options}
+                parts.append(merged(entry, entry.tensors(some), start, how))
+        values, errors, sampling = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("values", "errors", "sampling")
+        )
+        certificates = tuple(example for one in parts for example in one.certificate)
+        shown_as = f"{words} ({self.score})" if self.score != "logit" and words else words
+        named = tuple(replace(one, target=shown_as or one.target) for one in certificates)
+        return TableExplanation(
+            names=self.codes.names,
+            labels=chosen.labels,
+            cells={name: chosen.column(name) for name in self.codes.names},
+            values=values,
+            errors=errors,
+            sampling=sampling if self.starts.drawn_from else None,
+            certificate=Certificate(named, parts[0].certificate.promises),
+            output=words,
+            score=self.score,
+            baseline=self.starts.words,
+            baseline_cells=self._baseline_cells(),
+            explained_by=self,
+        )
+
+    def __call__(self, items: list[Mapping[str, Any]]) -> list[Row]:
+        """Explain rows that are dicts, as :func:`integrand.explain_many` hands them over; one row of its table for each."""
+        found = self.explain(rows_of_records(items), progress=False)
+        return found.table_rows()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that a result depends on beside its row, for the fingerprint of a table."""
+        numbers, codes = self.codes.encode(self.starts.rows)
+        hidden = ("progress", "memory", "devices")
+        return {
+            "model": self.model,
+            "columns": repr(self.codes.parts),
+            "baseline": [numbers, codes],
+            "mean": self.starts.mean,
+            "target": self.target,
+            "score": self.score,
+            "classes": self.classes,
+            "takes": self.takes,
+            "tol": self.tol,
+        } | {name: value for name, value in self.options.items() if name not in hidden}
+
+    def interactions(self, frame: Any, *, tol: float = 0.02, starts: int = 8, **options: Any) -> Any:
+        """Which columns act together, by integrated Hessians: :class:`~integrand.interactions.Interactions` by pairs of columns.
+
+        Args:
+            frame: the rows.
+            tol: the relative error to integrate to.
+            starts: where there are more baselines than this, so many of them, evenly spread: the matrix takes far more work.
+            **options: further ones of :func:`integrand.integrated_hessians`.
+        """
+        from ...analysis import integrated_hessians
+
+        rows = rows_of_table(frame)
+        with self._ready():
+            entry = self._entry
+            start = self._start(entry).fewer(starts)
+            target, _ = self._target(entry, rows)
+            given = {"target": target, "score": self.score, "tol": tol, "progress": False} | options
+            x = entry.tensors(rows)
+            return integrated_hessians(
+                entry.model,
+                entry.given(x),
+                start.baselines(len(rows)),
+                groups=entry.groups(x),
+                layer=entry.layers,
+                batched=True,
+                **given,
+            )
+
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        """Eval mode for as long as it takes, where the model's own framework would see to that."""
+        modules = [one for root in modules_of(self.model) for one in root.modules()] if self.evaluate else []
+        before = [one.training for one in modules]
+        try:
+            for one in modules:
+                one.training = False
+            yield
+        finally:
+            for one, was in zip(modules, before, strict=True):
+                one.training = was
+
+    @property
+    def _entry(self) -> ModelEntry:
+        return ModelEntry.of(self.model, self.codes, self.takes)
+
+    def _start(self, entry: ModelEntry) -> StartGroups:
+        found = entry.values(entry.tensors(self.starts.rows))
+        if self.starts.mean:
+            found = tuple(leaf.double().mean(0, keepdim=True).to(leaf.dtype) for leaf in found)
+        return StartGroups(found, self.starts.drawn_from)
+
+    def _baseline_cells(self) -> Mapping[str, Any]:
+        """What the baseline has in each column, for people: a mean, a category, or nothing where there are several."""
+        rows = self.starts.rows
+        if not self.starts.mean:
+            return {name: rows.column(name)[0] for name in self.codes.names} if len(rows) == 1 else {}
+        numeric = {name for name, part in self.codes.parts if type(part).__name__ == "NumberColumn"}
+        found: dict[str, Any] = {}
+        for name, part in self.codes.parts:
+            if name in numeric:
+                found[name] = float((part.encode(rows.column(name), name, rows.labels)[:, 0] * part.scale + part.mean).mean())  # type: ignore[union-attr]
+        return found
+
+    def _target(self, entry: ModelEntry, rows: TableRows) -> tuple[Target, str]:
+        """The output to explain, and what it is called."""
+        asked = self.target
+        if callable(asked):
+            return asked, getattr(asked, "__name__", "score").replace("<lambda>", "score")
+        outputs = entry.outputs(rows.take(range(min(len(rows), 2))))
+        if isinstance(asked, str):
+            if asked not in self.classes:
+                known = ", ".join(map(repr, self.classes)) or "none are named: pass classes=[...]"
+                raise TargetError(f"got target={asked!r}; expected a number, or one of the classes: {known}.")
+            asked = self.classes.index(asked)
+        if outputs is None or not isinstance(asked, (int, np.integer, type(None))):
+            return asked, ""
+        if self.classes and len(self.classes) not in (outputs, 2 if outputs == 1 else outputs):
+            raise OptionError(f"got {len(self.classes)} classes for {outputs} outputs; expected a name for each.")
+        if asked is None and outputs == 2:
+            asked = 1
+        if asked is None and outputs > 2:
+            if len(rows) > 1:
+                raise TargetError(
+                    f"the model has {outputs} outputs and {len(rows)} rows are explained; expected target=, the one output that "
+                    "all of them are explained for: its number, or its name in classes."
+                )
+            return None, ""
+        place = 0 if asked is None else int(asked)
+        if outputs == 1:
+            # One output is the score of the second of two classes, or of the only one.
+            return (None if asked is None or place in (0, 1) and len(self.classes) == 2 else place), (self.classes or ("",))[-1]
+        return place, self.classes[place] if 0 <= place < len(self.classes) else f"output {place}"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelEntry:
+    """What a model is explained at: its numbers, and the values of its embeddings.
+
+    Attributes:
+        model: what is called.
+        codes: the columns.
+        layers: the modules whose values are explained; None where the model takes numbers only, which are explained themselves.
+        takes: how the model takes numbers and rows of embeddings.
+        device: of the model.
+        dtype: of its numbers.
+    """
+
+    model: Callable[..., Any]
+    codes: ColumnCodes
+    layers: list[nn.Module] | None
+    takes: Takes
+    device: torch.device
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(model: Callable[..., Any], codes: ColumnCodes, takes: Takes) -> ModelEntry:
+        """Find the embeddings, and put a place before the model at which its numbers can be replaced."""
+        weights = [weight for root in modules_of(model) for weight in root.parameters()]
+        device = next((weight.device for weight in weights), torch.device("cpu"))
+        dtype = next((weight.dtype for weight in weights if weight.dtype.is_floating_point), torch.float32)
+        if not codes.embedded:
+            return ModelEntry(model, codes, None, takes, device, dtype)
+        layers = list(dict.fromkeys(id_module for _, part in codes.embedded for id_module in find_modules(model, part.layer)))
+        entry = _Entry(model, takes)
+        return ModelEntry(entry, codes, [*([entry.numbers] if codes.plain else []), *layers], takes, device, dtype)
+
+    def tensors(self, rows: TableRows) -> tuple[Tensor, ...]:
+        """Rows as the model takes them: numbers (rows, D), and rows of embeddings (rows, E) where they are apart."""
+        numbers, codes = self.codes.encode(rows)
+        found = [torch.as_tensor(numbers).to(self.device, self.dtype)] if self.codes.plain else []
+        return (*found, *([torch.as_tensor(codes).to(self.device)] if codes.shape[1] else []))
+
+    def given(self, x: tuple[Tensor, ...]) -> Any:
+        """These as the argument ``x`` of :func:`integrand.integrated_gradients`."""
+        return x[0] if len(x) == 1 else x
+
+    def values(self, x: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What is explained, at some rows: numbers, and the values of the embeddings in the order in which they are called."""
+        if self.layers is None:
+            return x
+        found: list[Tensor] = []
+
+        def visit(module: int, call: int, parts: list[Any]) -> list[Any]:
+            found.extend(part.detach().clone() for part in parts if isinstance(part, Tensor) and part.dtype.is_floating_point)
+            return parts
+
+        with torch.no_grad(), visiting(self.layers, "output", visit):
+            self.model(*x)
+        return tuple(found)
+
+    def outputs(self, rows: TableRows) -> int | None:
+        """How many outputs the model has for a row; None if that cannot be told."""
+        with torch.no_grad():
+            found = self.model(*self.tensors(rows))
+        found = getattr(found, "logits", found)
+        if not isinstance(found, Tensor) or found.shape[:1] != (len(rows),) or found.ndim > 2:
+            return None
+        return 1 if found.ndim == 1 else found.shape[1]
+
+    def groups(self, x: tuple[Tensor, ...]) -> Any:
+        """Which column each explained number belongs to, in the structure of what is explained of one row."""
+        if self.layers is None:
+            return torch.tensor(self.codes.owners, device=self.device)
+        return self._layer_groups(tuple(leaf[:1] for leaf in x))
+
+    def _layer_groups(self, x: tuple[Tensor, ...]) -> Any:
+        calls: list[tuple[int, Tensor]] = []
+
+        def visit(module: int, call: int, parts: list[Any]) -> list[Any]:
+            calls.extend((module, part) for part in parts if isinstance(part, Tensor) and part.dtype.is_floating_point)
+            return parts
+
+        assert self.layers is not None
+        with torch.no_grad(), visiting(self.layers, "output", visit):
+            self.model(*x)
+        mine: dict[int, list[int]] = {}
+        names = self.codes.names
+        for name, part in self.codes.embedded:
+            [module] = find_modules(self.model.model if isinstance(self.model, _Entry) else self.model, part.layer)
+            mine.setdefault(self.layers.index(module), []).append(names.index(name))
+        counts = {module: sum(one == module for one, _ in calls) for module, _ in calls}
+        found, seen = [], dict.fromkeys(counts, 0)
+        for module, value in calls:
+            if module not in mine:
+                found.append(torch.tensor(self.codes.owners, device=self.device))
+                continue
+            columns = mine[module]
+            if counts[module] == len(columns):
+                labels = torch.full(value.shape[1:], columns[seen[module]], device=self.device)
+            elif counts[module] == 1 and value.ndim == 3 and value.shape[1] == len(columns):
+                labels = torch.tensor(columns, device=self.device)[:, None].expand(value.shape[1:])
+            else:
+                raise ModelError(
+                    f"an embedding is called {counts[module]} times, with values of shape {tuple(value.shape)}, for "
+                    f"{len(columns)} columns ({', '.join(names[one] for one in columns)}); expected one call for each column, or "
+                    "one for all with values (rows, columns, ...). Name the embedding of each column in tables.embedded."
+                )
+            seen[module] += 1
+            found.append(labels)
+        missing = [names[one] for module, columns in mine.items() if module not in counts for one in columns]
+        if missing:
+            raise ModelError(
+                f"the embedding of {missing[0]!r} is not called by the model; expected the module that looks it up."
+            )
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def attribution(self, x: tuple[Tensor, ...], baseline: Any, how: Mapping[str, Any]) -> Attribution:
+        """Integrated gradients, one number per column: (rows, columns)."""
+        with quiet(BaselineWarning):  # the mean row has its class like any other, and the base value is always told
+            return integrated_gradients(
+                self.model, self.given(x), baseline, groups=self.groups(x), layer=self.layers, batched=True, **how
+            )
+
+
+class _Entry(nn.Module):
+    """A model behind a module that its numbers pass through, so that they can be replaced as the values of embeddings are."""
+
+    def __init__(self, model: Callable[..., Any], takes: Takes) -> None:
+        super().__init__()
+        self.numbers, self.model, self.takes = nn.Identity(), model, takes
+        self.training = bool(getattr(model, "training", False))
+        self.numbers.training = False
+
+    def forward(self, *x: Tensor) -> Any:
+        """The model's output for numbers and rows of embeddings, or either."""
+        first, *rest = x
+        if not first.dtype.is_floating_point:
+            return self.model(first)
+        passed = self.numbers(first)
+        return self.model(*rest, passed) if self.takes == "codes, numbers" else self.model(passed, *rest)
+
+
+def torch_model(model: Any) -> tuple[Callable[..., Any], Any, bool]:
+    """The torch model inside of what was given, the steps before it, and whether its framework runs it in eval mode itself.
+
+    Args:
+        model: a torch model, a fitted skorch net, or a pipeline of scikit-learn that ends in one.
+    """
+    if type(model).__name__ == "Pipeline" and hasattr(model, "steps"):
+        module, _, evaluate = torch_model(model.steps[-1][1])
+        return module, (model[:-1] if len(model.steps) > 1 else None), evaluate
+    if hasattr(model, "module_") and hasattr(model, "initialized_"):
+        return model.module_, None, True
+    if (
+        hasattr(model, "initialize")
+        and hasattr(model, "criterion")
+        and hasattr(model, "module")
+        and not isinstance(model, nn.Module)
+    ):
+        raise ModelError(
+            f"got a {type(model).__name__} of skorch that is not fitted; expected one after fit, or after initialize and "
+            "load_params."
+        )
+    return model, None, False
+
+
+def row_text(label: Any) -> str:
+    """The label of a row for people."""
+    return f"row {shortened(shown(str(label)), 40)}"
