@@ -121,8 +121,8 @@ def start_rows(baseline: Any, rows: TableRows, codes: ColumnCodes, *, encoded: b
     found = read(baseline)
     if len(found) > MANY:
         raise OptionError(
-            f"got a table of {len(found):,} rows as the baseline; expected at most {MANY:,}, for every row is explained from each "
-            "of them. Draw some: tables.sample(frame, 100)."
+            f"got a table of {len(found):,} rows as the baseline; expected at most {MANY:,}, for every row is explained from "
+            "each of them. Draw some: tables.sample(frame, 100)."
         )
     return StartRows(found, False, _several(len(found), 0))
 

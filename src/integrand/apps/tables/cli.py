@@ -242,8 +242,8 @@ class TableRequest:
         if self.rows is None:
             if len(rows) > MOST_ROWS and not self.folder:
                 raise OptionError(
-                    f"{self.data} has {len(rows):,} rows; expected up to {MOST_ROWS:,}, some with --row, or a folder: --out values "
-                    "writes Parquet, and the same command goes on where it was stopped."
+                    f"{self.data} has {len(rows):,} rows; expected up to {MOST_ROWS:,}, some with --row, or a folder: --out "
+                    "values writes Parquet, and the same command goes on where it was stopped."
                 )
             return rows, list(rows.labels)
         labels = [label_given(text, rows) for text in self.rows]

@@ -240,8 +240,8 @@ def codes_given(columns: Any, rows: TableRows, *, together: bool = False, encode
     """What was given as ``columns=``, as :class:`ColumnCodes`.
 
     Args:
-        columns: None (all columns of the table are numbers), names of columns that are numbers, a mapping from names to kinds, or
-            a fitted transformer of scikit-learn.
+        columns: None (all columns of the table are numbers), names of columns that are numbers, a mapping from names to kinds,
+            or a fitted transformer of scikit-learn.
         rows: the table.
         together: as in :class:`ColumnCodes`.
         encoded: whether the table holds the model's numbers, not the columns.
@@ -284,8 +284,8 @@ def column_given(kind: Any, name: str) -> Column:
         if len(found) == 1:
             return found[0][1]
     raise OptionError(
-        f"got columns[{name!r}] = {shortened(shown(repr(kind)), 80)}; expected None for a number, (mean, scale) for a scaled one, "
-        "a list of categories for one-hot, tables.embedded(categories, layer), or a fitted transformer of scikit-learn."
+        f"got columns[{name!r}] = {shortened(shown(repr(kind)), 80)}; expected None for a number, (mean, scale) for a scaled "
+        "one, a list of categories for one-hot, tables.embedded(categories, layer), or a fitted transformer of scikit-learn."
     )
 
 

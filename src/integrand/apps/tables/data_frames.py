@@ -1,4 +1,4 @@
-"""Tables as they come (pandas, polars and whatever else speaks the interchange protocol, arrays) as rows of named columns."""
+"""Tables as they come (pandas, polars and whatever else speaks Arrow or the interchange protocol, arrays) as named columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...errors import FileError, InputError, MissingExtraError, OptionError
+from ...batch.rows import arrow
+from ...errors import FileError, InputError, MissingExtraError, OptionError, quiet
 from ...files import reading
 from ...words import byte_size, first_line, shortened, shown
 
@@ -83,7 +84,8 @@ class TableRows:
         """What to say of a label that no row has, or several have."""
         said = shortened(shown(repr(_plain(label))), 60)
         if count:
-            return f"{count} rows have the label {said}; expected one. Give rows labels of their own: frame.reset_index(drop=True)."
+            own = "Give rows labels of their own: frame.reset_index(drop=True)."
+            return f"{count} rows have the label {said}; expected one. {own}"
         some = [repr(label) for label in self.labels]
         if self.labels == tuple(range(len(self.labels))):
             return f"there is no row {said}; expected a number from 0 to {len(self) - 1}."
@@ -94,7 +96,7 @@ class TableRows:
 
 
 def rows_of_table(table: Any, *, what: str = "the table") -> TableRows:
-    """A table of pandas, of anything with ``__dataframe__`` (polars, Arrow, ...), or an array of two dimensions, as rows.
+    """A table of pandas, of polars, Arrow and the like, or an array of two dimensions, as rows.
 
     Args:
         table: what was given; columns of an array are called ``column 0`` and so on.
@@ -159,8 +161,8 @@ def read_table(path: Path, *, index: str | None = None) -> TableRows:
         data = file.read(LARGEST_CSV + 1)
     if len(data) > LARGEST_CSV:
         raise FileError(
-            f"{shown(str(path))} has more than {byte_size(LARGEST_CSV)}; expected a table that fits into memory. Explain it piece "
-            "by piece with integrand.explain_many in Python."
+            f"{shown(str(path))} has more than {byte_size(LARGEST_CSV)}; expected a table that fits into memory. Explain it "
+            "piece by piece with integrand.explain_many in Python."
         )
     import io
 
@@ -205,19 +207,23 @@ def listed(names: Iterable[str], *, quoted: bool = True) -> str:
 
 
 def _as_pandas(table: Any, what: str) -> Any:
-    """A table of another package as one of pandas, by way of the interchange protocol."""
-    if not hasattr(table, "__dataframe__"):
+    """A table of another package as one of pandas: by way of Arrow's streams, or of the older interchange protocol."""
+    kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+    if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__dataframe__"):
         raise InputError(
-            f"{what} is a {type(table).__name__}; expected a table with named columns: a DataFrame of pandas or polars, or "
-            "anything with __dataframe__."
+            f"{what} is a {kind}; expected a table with named columns: a DataFrame of pandas or polars, or anything with "
+            "__arrow_c_stream__ or __dataframe__."
         )
     pandas = frames()
     try:
-        return pandas.api.interchange.from_dataframe(table)
+        if hasattr(table, "__arrow_c_stream__"):
+            return arrow().table(table).to_pandas()
+        with quiet():  # the protocol is on its way out, and there is no other to such a table
+            return pandas.api.interchange.from_dataframe(table)
     except (ValueError, RuntimeError, NotImplementedError, TypeError) as error:
         raise InputError(
-            f"{what}, a {type(table).__name__}, cannot be read by the interchange protocol ({first_line(error)}); expected "
-            "columns of numbers or texts. Convert it first: table.to_pandas()."
+            f"{what}, a {kind}, cannot be read as columns of numbers or texts ({first_line(error)}); convert it first: "
+            "table.to_pandas()."
         ) from error
 
 

@@ -55,8 +55,8 @@ def _through(step: Any, parts: Parts) -> Parts:
     }
     if kind not in rules:
         raise OptionError(
-            f"got a {kind} in columns=; expected {', '.join(rules)}, a Pipeline or a ColumnTransformer of these, of which every "
-            "number belongs to one column. Write what it does into the model, in torch."
+            f"got a {kind} in columns=; expected {', '.join(rules)}, a Pipeline or a ColumnTransformer of these, of which "
+            "every number belongs to one column. Write what it does into the model, in torch."
         )
     _check_count(step, kind, parts)
     return rules[kind](step, parts)

@@ -6,7 +6,6 @@ of them in one call, and adds up what belongs to a column.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,14 +19,15 @@ from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...batch.rows import Row
 from ...certificate import Certificate
-from ...errors import BaselineWarning, InputError, ModelError, OptionError, TargetError, quiet
+from ...errors import BaselineWarning, InputError, ModelError, OptionError, TargetError, ZeroAttributionWarning, quiet
+from ...functions.foreign import check_model
 from ...functions.layer import find_modules, visiting
 from ...functions.model_state import modules_of
 from ...functions.target import Score, Target
-from ...words import shortened, shown
+from ...words import first_line
 from .background_rows import StartRows, start_rows
 from .column_codes import ColumnCodes, codes_given
-from .data_frames import TableRows, rows_of_records, rows_of_table
+from .data_frames import TableRows, listed, rows_of_records, rows_of_table
 from .result import TableExplanation
 from .start_groups import StartGroups, merged
 
@@ -50,6 +50,7 @@ def explain(
     classes: Sequence[str] | None = None,
     encoded: bool = False,
     takes: Takes = "numbers, codes",
+    dtype: torch.dtype | None = None,
     tol: float = 0.01,
     **options: Any,
 ) -> TableExplanation:
@@ -58,19 +59,21 @@ def explain(
     Args:
         model: an ``nn.Module`` in eval mode (Lightning's and Keras 3's on torch among them), a function of tensors, a fitted
             skorch net, or a fitted pipeline of scikit-learn that ends in one.
-        frame: a DataFrame of pandas or polars, anything else with ``__dataframe__``, or an array (rows, columns).
+        frame: a DataFrame of pandas or polars, anything else with ``__arrow_c_stream__`` or ``__dataframe__``, or an array.
         baseline: ``"mean"``: the column means of the frame; the label of a row; a row, as a dict or Series; or a table of rows,
             over which is averaged (expected gradients). :func:`mean` and :func:`sample` make one of another table.
         columns: how the columns become what the model takes, in its order. None: all are numbers, as they are. A list: the
             columns that are. A mapping from names to kinds: None, ``(mean, scale)``, a list of categories for one-hot, or
             :func:`number`, :func:`one_hot`, :func:`embedded`. Or a fitted transformer of scikit-learn.
         rows: the labels of the rows to explain, as in ``frame.loc``; None for all.
-        target: the output: its number, its name in ``classes``, or a function of the output. None: the only output; the second of
-            two; of more, the top one, where one row is explained.
-        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax or sigmoid.
+        target: the output: its number, its name in ``classes``, or a function of the output. None: the only output; the second
+            of two; of more, the top one, where one row is explained.
+        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax or
+            sigmoid.
         classes: names of the outputs.
         encoded: whether the frame holds the model's numbers already: they are shown as the columns that they stand for.
         takes: for models with embeddings: ``"numbers, codes"``, ``"codes, numbers"``, or ``"together"`` in one tensor.
+        dtype: of the numbers that the model gets; by default that of its weights, or torch's own where it has none.
         tol: the relative error over the columns of a row to integrate to.
         **options: further ones of :func:`integrand.integrated_gradients`.
 
@@ -87,6 +90,7 @@ def explain(
         classes=classes,
         encoded=encoded,
         takes=takes,
+        dtype=dtype,
         tol=tol,
         **options,
     )
@@ -108,6 +112,7 @@ class TableExplainer:
         classes: names of the outputs.
         encoded: whether tables hold the model's numbers already.
         takes: how the model takes numbers and rows of embeddings.
+        dtype: of the numbers that the model gets; None for that of its weights.
         tol: the relative error to integrate to.
         options: further ones of :func:`integrand.integrated_gradients`.
         evaluate: whether the model runs in eval mode meanwhile, whatever mode it is in, as skorch runs it.
@@ -121,6 +126,7 @@ class TableExplainer:
     classes: tuple[str, ...] = ()
     encoded: bool = False
     takes: Takes = "numbers, codes"
+    dtype: torch.dtype | None = None
     tol: float = 0.01
     options: Mapping[str, Any] = field(default_factory=dict)
     evaluate: bool = False
@@ -140,6 +146,7 @@ class TableExplainer:
         classes: Sequence[str] | None = None,
         encoded: bool = False,
         takes: Takes = "numbers, codes",
+        dtype: torch.dtype | None = None,
         tol: float = 0.01,
         **options: Any,
     ) -> TableExplainer:
@@ -152,6 +159,7 @@ class TableExplainer:
                     f"got {name}=, which columns= decides here; leave it out, or use integrand.integrated_gradients."
                 )
         module, steps, evaluate = torch_model(model)
+        check_model(module)
         if steps is not None and columns is not None:
             raise OptionError("got columns= and a pipeline that has its own; expected one of them.")
         table = rows_of_table(frame)
@@ -164,7 +172,7 @@ class TableExplainer:
                 "frame with rows=, or baseline=tables.mean(training_frame)."
             )
         named = tuple(str(name) for name in classes or ())
-        return TableExplainer(module, codes, starts, target, score, named, encoded, takes, tol, options, evaluate)
+        return TableExplainer(module, codes, starts, target, score, named, encoded, takes, dtype, tol, options, evaluate)
 
     def explain(self, frame: Any, *, rows: Any = None, progress: Any = None) -> TableExplanation:
         """Explain rows of a table.
@@ -177,7 +185,9 @@ class TableExplainer:
         table = rows_of_table(frame)
         table = self.codes.decode(table) if self.encoded else table
         chosen = table if rows is None else table.take(table.places(rows))
-        with self._ready():
+        # The mean row has its class like any other, and the base value is always told; among several rows may be the baseline.
+        usual = (BaselineWarning, *([ZeroAttributionWarning] if len(chosen) > 1 else []))
+        with self._ready(), quiet(*usual):
             entry = self._entry
             start = self._start(entry)
             target, words = self._target(entry, chosen)
@@ -227,11 +237,12 @@ class TableExplainer:
             "score": self.score,
             "classes": self.classes,
             "takes": self.takes,
+            "dtype": str(self.dtype),
             "tol": self.tol,
         } | {name: value for name, value in self.options.items() if name not in hidden}
 
     def interactions(self, frame: Any, *, tol: float = 0.02, starts: int = 8, **options: Any) -> Any:
-        """Which columns act together, by integrated Hessians: :class:`~integrand.interactions.Interactions` by pairs of columns.
+        """Which columns act together, by integrated Hessians: (rows, columns, columns), with certificates of their own.
 
         Args:
             frame: the rows.
@@ -273,7 +284,7 @@ class TableExplainer:
 
     @property
     def _entry(self) -> ModelEntry:
-        return ModelEntry.of(self.model, self.codes, self.takes)
+        return ModelEntry.of(self.model, self.codes, self.takes, self.dtype)
 
     def _start(self, entry: ModelEntry) -> StartGroups:
         found = entry.values(entry.tensors(self.starts.rows))
@@ -313,14 +324,16 @@ class TableExplainer:
         if asked is None and outputs > 2:
             if len(rows) > 1:
                 raise TargetError(
-                    f"the model has {outputs} outputs and {len(rows)} rows are explained; expected target=, the one output that "
-                    "all of them are explained for: its number, or its name in classes."
+                    f"the model has {outputs} outputs and {len(rows)} rows are explained; expected target=, the one output "
+                    "that all of them are explained for: its number, or its name in classes."
                 )
             return None, ""
         place = 0 if asked is None else int(asked)
         if outputs == 1:
             # One output is the score of the second of two classes, or of the only one.
-            return (None if asked is None or place in (0, 1) and len(self.classes) == 2 else place), (self.classes or ("",))[-1]
+            return (None if asked is None or (place in (0, 1) and len(self.classes) == 2) else place), (self.classes or ("",))[
+                -1
+            ]
         return place, self.classes[place] if 0 <= place < len(self.classes) else f"output {place}"
 
 
@@ -345,11 +358,12 @@ class ModelEntry:
     dtype: torch.dtype
 
     @staticmethod
-    def of(model: Callable[..., Any], codes: ColumnCodes, takes: Takes) -> ModelEntry:
+    def of(model: Callable[..., Any], codes: ColumnCodes, takes: Takes, dtype: torch.dtype | None = None) -> ModelEntry:
         """Find the embeddings, and put a place before the model at which its numbers can be replaced."""
         weights = [weight for root in modules_of(model) for weight in root.parameters()]
         device = next((weight.device for weight in weights), torch.device("cpu"))
-        dtype = next((weight.dtype for weight in weights if weight.dtype.is_floating_point), torch.float32)
+        own = (weight.dtype for weight in weights if weight.dtype.is_floating_point)
+        dtype = dtype or next(own, torch.get_default_dtype())
         if not codes.embedded:
             return ModelEntry(model, codes, None, takes, device, dtype)
         layers = list(dict.fromkeys(id_module for _, part in codes.embedded for id_module in find_modules(model, part.layer)))
@@ -382,8 +396,17 @@ class ModelEntry:
 
     def outputs(self, rows: TableRows) -> int | None:
         """How many outputs the model has for a row; None if that cannot be told."""
-        with torch.no_grad():
-            found = self.model(*self.tensors(rows))
+        given = self.tensors(rows)
+        try:
+            with torch.no_grad():
+                found = self.model(*given)
+        except (RuntimeError, TypeError, IndexError) as error:
+            shapes = " and ".join(f"{str(one.dtype).removeprefix('torch.')} {tuple(one.shape)}" for one in given)
+            raise ModelError(
+                f"the model does not take rows as columns= gives them, {shapes} for {len(rows)} rows of "
+                f"{listed(self.codes.names)}: {first_line(error)}. Expected the columns that it was trained on, in their order "
+                "(columns=), of its type (dtype=), and embeddings as takes= says."
+            ) from error
         found = getattr(found, "logits", found)
         if not isinstance(found, Tensor) or found.shape[:1] != (len(rows),) or found.ndim > 2:
             return None
@@ -424,8 +447,8 @@ class ModelEntry:
             else:
                 raise ModelError(
                     f"an embedding is called {counts[module]} times, with values of shape {tuple(value.shape)}, for "
-                    f"{len(columns)} columns ({', '.join(names[one] for one in columns)}); expected one call for each column, or "
-                    "one for all with values (rows, columns, ...). Name the embedding of each column in tables.embedded."
+                    f"{len(columns)} columns ({', '.join(names[one] for one in columns)}); expected one call for each column, "
+                    "or one for all with values (rows, columns, ...). Name the embedding of each column in tables.embedded."
                 )
             seen[module] += 1
             found.append(labels)
@@ -438,10 +461,9 @@ class ModelEntry:
 
     def attribution(self, x: tuple[Tensor, ...], baseline: Any, how: Mapping[str, Any]) -> Attribution:
         """Integrated gradients, one number per column: (rows, columns)."""
-        with quiet(BaselineWarning):  # the mean row has its class like any other, and the base value is always told
-            return integrated_gradients(
-                self.model, self.given(x), baseline, groups=self.groups(x), layer=self.layers, batched=True, **how
-            )
+        return integrated_gradients(
+            self.model, self.given(x), baseline, groups=self.groups(x), layer=self.layers, batched=True, **how
+        )
 
 
 class _Entry(nn.Module):
@@ -484,8 +506,3 @@ def torch_model(model: Any) -> tuple[Callable[..., Any], Any, bool]:
             "load_params."
         )
     return model, None, False
-
-
-def row_text(label: Any) -> str:
-    """The label of a row for people."""
-    return f"row {shortened(shown(str(label)), 40)}"

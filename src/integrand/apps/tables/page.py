@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...render.escaping import escape
 from ...render.glance import GLANCE, Entry, Export, badge, collection, export_buttons, glance, glance_script, said
 from ...render.html import document, origin, wide_table
-from ...render.table import TablePicture
+from ...render.table import TablePicture, TableValues
 from ...render.table.chart_marks import STYLE as CHART_STYLE
 from ...words import number, plus_minus, shortened
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 STYLE = """
 .narrow{display:none}
-.values{font-variant-numeric:tabular-nums}
+.values{font-variant-numeric:tabular-nums;max-width:46rem}
 .values :is(th,td){padding:.2rem 1rem .2rem 0;border-top:1px solid var(--line)}
+.values :is(td,th):last-child{padding-right:0}
 .values thead th{font-weight:400;font-size:.8125rem;color:var(--soft);border:0}
 .values :is(td,thead th):nth-child(n+2){text-align:right;white-space:nowrap}
 .values th{font-weight:550}
@@ -26,7 +27,9 @@ STYLE = """
 .card{border-top:1px solid var(--line);padding:.4rem 0}
 .card p{margin:0}
 figure.drawn{margin:0 0 1rem}
-@media(max-width:40rem){.chart.broad{display:none}.chart.narrow{display:block}.values :is(th,td){padding-right:.6rem}}
+@media(max-width:40rem){.chart.broad{display:none}.chart.narrow{display:block}.values :is(th,td){padding-right:.6rem}
+.values .spare{display:none}
+.values{font-size:.8125rem}}
 """.strip()
 
 BROAD, NARROW = 760.0, 360.0
@@ -79,7 +82,7 @@ def _many(found: TableExplanation, *, by: bool) -> str:
         parts.append(f"<h2>What {escape(strongest)} adds</h2>\n{_dependence(found, strongest)}")
     parts.append("<h2>Rows and columns</h2>\n")
     parts.append(_drawn(picture, "heatmap", "Point at a cell for its row and column.", drawn=CELLS))
-    parts.append(f"<h2>All columns</h2>\n{_note(found)}{_column_table(found)}<h2>All rows</h2>\n{_rows(found)}")
+    parts.append(f"<h2>All columns</h2>\n{_note(found)}{_column_table(found)}{_rows(found)}")
     return "".join(parts)
 
 
@@ -106,19 +109,23 @@ def _drawn(picture: TablePicture, kind: str, prompt: str, **options: Any) -> str
 
 def _note(found: TableExplanation) -> str:
     sampled = " and of the sample of baselines" if found.sampling is not None else ""
-    text = f"A value is what a column adds to the {found.unit}, from {found.baseline}; ± is its error, of the integration{sampled}."
+    added = f"A value is what a column adds to the {found.unit}, from {found.baseline}"
+    text = f"{added}; ± is its error, of the integration{sampled}."
     return f'<p class="note">{escape(text)}</p>\n'
 
 
 def _row_table(found: TableExplanation) -> str:
     values = found.picture.values
     lines = "".join(
-        f"<tr><th>{escape(found.names[k])}</th><td>{escape(values.cells[0][k])}</td><td>{escape(values.start_cells[k])}</td>"
+        f"<tr><th>{escape(found.names[k])}</th><td>{escape(values.cells[0][k])}</td>"
+        f'<td class="spare">{escape(values.start_cells[k])}</td>'
         f'<td data-value="{found.values[0, k]:.6g}">{escape(plus_minus(found.values[0, k], found.errors[0, k]))}</td>'
         f'<td hidden data-value="{found.errors[0, k]:.3g}"></td></tr>\n'
         for k in values.order_of(0)
     )
-    head = "<tr><th>column</th><th>in the row</th><th>at the baseline</th><th>value</th><th hidden>error</th></tr>"
+    head = (
+        '<tr><th>column</th><th>in the row</th><th class="spare">at the baseline</th><th>value</th><th hidden>error</th></tr>'
+    )
     return _table(head, lines, "row.csv")
 
 
@@ -126,11 +133,15 @@ def _column_table(found: TableExplanation) -> str:
     values = found.picture.values
     lines = "".join(
         f"<tr><th>{escape(found.names[k])}</th>"
-        f'<td data-value="{values.strength[k]:.6g}">{escape(plus_minus(values.strength[k], values.strength_errors[k]).lstrip("+"))}</td>'
+        f'<td data-value="{values.strength[k]:.6g}">{escape(_mean_size(values, k))}</td>'
         f"<td>{escape(number(found.values[:, k].min(), 3))}</td><td>{escape(number(found.values[:, k].max(), 3))}</td></tr>\n"
         for k in values.order
     )
     return _table("<tr><th>column</th><th>mean |value|</th><th>least</th><th>most</th></tr>", lines, "columns.csv")
+
+
+def _mean_size(values: TableValues, column: int) -> str:
+    return plus_minus(values.strength[column], values.strength_errors[column]).lstrip("+")
 
 
 def _table(head: str, lines: str, file: str) -> str:
@@ -149,4 +160,5 @@ def _rows(found: TableExplanation) -> str:
         for i, one in enumerate(found.certificate.examples[:LISTED])
     ]
     more = f'<p class="note">and {len(found) - LISTED:,} more rows</p>\n' if len(found) > LISTED else ""
-    return collection(cards, noun="row") + more
+    listed = collection(cards, noun="row")
+    return f"<details><summary>What the model says of each row, and why</summary>\n{listed}{more}</details>\n"

@@ -230,7 +230,7 @@ class TableExplanation:
     # ---- other shapes --------------------------------------------------------------------------------------------------------
 
     def to_frame(self) -> Any:
-        """The values as a pandas DataFrame with the labels of the rows: a column for each column, and ``base`` and ``score``."""
+        """The values as a pandas DataFrame with the labels of the rows: all columns, ``base value`` and ``score``."""
         pandas = frames()
         found = pandas.DataFrame(self.values, columns=list(self.names), index=list(self.labels))
         own = [name for name in ("base value", "score") if name not in found.columns]
@@ -327,16 +327,15 @@ class TableExplanation:
 
         Args:
             path: where to.
-            picture: for pictures: ``waterfall``, ``bar``, ``beeswarm``, ``heatmap`` or ``dependence``; by default a waterfall of
-                one row, a beeswarm of several.
+            picture: for pictures: ``waterfall``, ``bar``, ``beeswarm``, ``heatmap`` or ``dependence``; by default a waterfall
+                of one row, a beeswarm of several.
             **options: those of :meth:`html`, or of the picture's method.
         """
         file = Path(path)
         if file.suffix.lower() == ".csv":
             if options or picture:
-                raise OptionError(
-                    f"got {sorted([*options, *(['picture'] if picture else [])])} for a .csv file; they are for pages and pictures."
-                )
+                given = sorted([*options, *(["picture"] if picture else [])])
+                raise OptionError(f"got {', '.join(given)} for a .csv file; they are for pages and pictures.")
             return self._write_csv(file)
         if picture is not None and file.suffix.lower() in (".html", ".json"):
             raise OptionError(f"got picture={picture!r} for a {file.suffix} file; expected .png, .svg or .pdf.")

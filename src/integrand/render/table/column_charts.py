@@ -55,7 +55,7 @@ def waterfall_chart(found: TableValues, place: int, *, most: int = 10, wide: flo
     texts = [plus_minus(value, error) for value, error, _ in steps]
     # On a phone a line has its label above the bar: beside it there is no room.
     left, top, high = (10.0, 46.0, 46.0) if narrow else (_label_room(wide, [text for _, _, text in steps]), 46.0, LINE)
-    scale = _Scale.around(points, left, wide - 10, margin=LETTER * SMALL * max(map(len, texts)) + 10)
+    scale = _Scale.around(points, left, wide - 10, before=8, after=LETTER * SMALL * max(map(len, texts)) + 8)
     bottom = top + high * len(steps)
     marks: list[ChartMark] = [*_axis(scale, top, bottom)]
     at_base, at_score = scale(one.baseline_score), scale(one.score)
@@ -104,7 +104,9 @@ def bar_chart(found: TableValues, *, most: int = 10, wide: float = 760.0) -> Cha
     room = LETTER * SMALL * max(map(len, texts)) + 14
     reach = max(value for _, value, _ in lines) or 1.0
     top = 26.0
-    marks: list[ChartMark] = [TextMark(left, 14, _of_rows(found, wide - left), SMALL, "start", "soft")]
+    marks: list[ChartMark] = [
+        TextMark(4 if wide < 500 else left, 14, _of_rows(found, wide - (8 if wide < 500 else left)), SMALL, "start", "soft")
+    ]
     for i, ((name, value, _), text) in enumerate(zip(lines, texts, strict=True)):
         y = top + LINE * i + 6
         width = (wide - left - room) * value / reach
@@ -131,7 +133,7 @@ def beeswarm_chart(found: TableValues, *, most: int = 10, wide: float = 760.0, d
     high = 38.0
     left = _label_room(wide, [found.names[k] for k in kept])
     shown = found.values[np.ix_(rows, kept)]
-    scale = _Scale.around([0.0, float(shown.min()), float(shown.max())], left, wide - 14, margin=6)
+    scale = _Scale.around([0.0, float(shown.min()), float(shown.max())], left, wide - 14, before=6, after=6)
     top = 12.0
     bottom = top + high * len(kept)
     marks: list[ChartMark] = [*_axis(scale, top, bottom), LineMark(scale(0), top, scale(0), bottom, "soft")]
@@ -141,13 +143,11 @@ def beeswarm_chart(found: TableValues, *, most: int = 10, wide: float = 760.0, d
         across = [scale(float(value)) for value in shown[:, i]]
         for row, x, off in zip(rows, across, _swarm(across, radius, high / 2 - radius - 1), strict=True):
             marks.append(DotMark(x, middle + off, radius, shade(float(found.shades[row, k])), found.said(row, k)))
-    marks.append(TextMark(left, bottom + 32, fitting(_unit(found), wide - left - 130, SMALL), SMALL, "start", "soft"))
-    marks += legend(wide - 124, bottom + 24, 110, ("low", "high"))
     less = f"the {len(kept)} strongest of {len(found.names)} columns" if rest else ""
     few = f"{len(rows):,} of {len(found.labels):,} rows" if len(rows) < len(found.labels) else ""
-    if less or few:
-        marks.append(TextMark(left, bottom + 48, ", ".join(filter(None, (less, few))), SMALL, "start", "soft"))
-    return Chart("Values of all rows, column by column", wide, bottom + 58, tuple(marks))
+    notes = [_unit(found), ", ".join(filter(None, (less, few)))]
+    foot, high = _foot(notes, left, bottom + 24, wide, ("low", "high"))
+    return Chart("Values of all rows, column by column", wide, high, (*marks, *foot))
 
 
 def dependence_chart(found: TableValues, column: int, by: int | None, *, wide: float = 760.0, drawn: int = DRAWN) -> Chart:
@@ -163,14 +163,9 @@ def dependence_chart(found: TableValues, column: int, by: int | None, *, wide: f
     rows = [row for row in _spread(len(found.labels), drawn) if math.isfinite(found.numbers[row, column])]
     left, right, top, bottom = 66.0, wide - 16, 40.0, 330.0
     cells, values = found.numbers[rows, column], found.values[rows, column]
-    across = _Scale.around(
-        [float(cells.min(initial=0.0)), float(cells.max(initial=0.0))] if not len(cells) else _ends(cells),
-        left,
-        right,
-        margin=10,
-    )
+    across = _Scale.around(_ends(cells) if len(cells) else [0.0, 1.0], left, right, before=10, after=10)
     ends = _ends(np.append(values, 0.0))
-    down = _Scale.around(ends, bottom, top, margin=-10)
+    down = _Scale.around(ends, bottom, top, before=10, after=10)
     marks: list[ChartMark] = []
     for tick in ticks(down.low, down.high, 6):
         marks += [LineMark(left, down(tick), right, down(tick), "line")]
@@ -224,7 +219,16 @@ def heat_chart(found: TableValues, *, most: int = 10, by: str = "score", wide: f
     part = (wide - left - 14) / len(rows)
     shown = found.values[rows]
     limit = float(np.percentile(np.abs(shown), 99)) or float(np.abs(shown).max()) or 1.0
-    marks: list[ChartMark] = [TextMark(left, 12, fitting(_unit(found), wide - left - 10, SMALL), SMALL, "start", "soft")]
+    marks: list[ChartMark] = [
+        TextMark(
+            4 if wide < 500 else left,
+            12,
+            fitting(_unit(found), wide - (8 if wide < 500 else left + 10), SMALL),
+            SMALL,
+            "start",
+            "soft",
+        )
+    ]
     low, most_score = float(scores.min()), float(scores.max())
     span = (most_score - low) or 1.0
     points = tuple((left + part * (i + 0.5), 22 + upper - upper * (scores[row] - low) / span) for i, row in enumerate(rows))
@@ -242,25 +246,12 @@ def heat_chart(found: TableValues, *, most: int = 10, by: str = "score", wide: f
             says = found.said(row, kept[j]) if own else f"row {found.labels[row]}: {name}, {value:+.3g}"
             marks.append(BarMark(left + part * i, y, part + 0.3, high - 2, signed_colour(value, limit), says))
     bottom = top + high * len(names)
-    marks += legend(
-        wide - 154,
-        bottom + 10,
-        140,
-        (f"≤ {number(-limit, 2)}".replace("-", "−"), f"≥ {number(limit, 2)}"),
-        colour=[signed_colour(-limit + 2 * limit * i / 31, limit) for i in range(32)],
-    )
     how = "rows by their score" if by == "score" else "rows as they are given"
-    marks.append(
-        TextMark(
-            left,
-            bottom + 26,
-            how + (f", {len(rows):,} of {len(scores):,}" if len(rows) < len(scores) else ""),
-            SMALL,
-            "start",
-            "soft",
-        )
-    )
-    return Chart("Values of rows and columns", wide, bottom + 42, tuple(marks))
+    few = f", {len(rows):,} of {len(scores):,}" if len(rows) < len(scores) else ""
+    ends = (f"≤ {number(-limit, 2)}".replace("-", "−"), f"≥ {number(limit, 2)}")
+    colours = [signed_colour(-limit + 2 * limit * i / 31, limit) for i in range(32)]
+    foot, end = _foot([how + few], left, bottom + 10, wide, ends, colours)
+    return Chart("Values of rows and columns", wide, end, (*marks, *foot))
 
 
 class _Scale:
@@ -270,16 +261,29 @@ class _Scale:
         self.low, self.high, self.start, self.end = low, high, start, end
 
     @staticmethod
-    def around(points: Sequence[float], start: float, end: float, *, margin: float) -> _Scale:
-        """A scale on which points lie between two places, with a margin in pixels at either end."""
+    def around(points: Sequence[float], start: float, end: float, *, before: float, after: float) -> _Scale:
+        """A scale on which points lie between two places, with margins in pixels at its ends."""
         low, high = min(points), max(points)
         if not high > low:
             low, high = low - 0.5, high + 0.5
-        more = (high - low) * margin / max(abs(end - start) - 2 * abs(margin), 20) * (1 if end > start else -1)
-        return _Scale(low - more, high + more, start, end)
+        pixel = (high - low) / max(abs(end - start) - before - after, 20)
+        return _Scale(low - before * pixel, high + after * pixel, start, end)
 
     def __call__(self, value: float) -> float:
         return self.start + (self.end - self.start) * (value - self.low) / (self.high - self.low)
+
+
+def _foot(
+    notes: Sequence[str], left: float, y: float, wide: float, ends: Sequence[str], colours: Sequence[str] = ()
+) -> tuple[list[ChartMark], float]:
+    """The legend of colours at the lower right, notes to its left or, where there is no room, below it; and where that ends."""
+    marks = legend(wide - 138, y, 124, ends, colour=colours)
+    narrow = wide < 500
+    x, line = (4.0, y + 38) if narrow else (left, y + 9)
+    for note in filter(None, notes):
+        marks.append(TextMark(x, line, fitting(note, wide - x - (8 if narrow else 150), SMALL), SMALL, "start", "soft"))
+        line += 16
+    return marks, max(y + 32, line - 4)
 
 
 def _axis(scale: _Scale, top: float, bottom: float) -> list[ChartMark]:

@@ -160,8 +160,9 @@ class TableValues:
 
     def said(self, row: int, column: int) -> str:
         """A value in words, for somebody who points at it."""
+        held = shortened(self.cells[row][column], 40) or "empty"
         return (
-            f"row {shortened(self.labels[row], 40)}: {self.names[column]} is {shortened(self.cells[row][column], 40) or 'empty'}, "
+            f"row {shortened(self.labels[row], 40)}: {self.names[column]} is {held}, "
             f"{plus_minus(self.values[row, column], self.errors[row, column])}"
         )
 
