@@ -41,6 +41,7 @@ NAMES = {
     "paths",
     "quadrature",
     "serve",
+    "tables",
     "text",
 }
 """Adding a name here is a decision; taking one away breaks users."""

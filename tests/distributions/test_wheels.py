@@ -31,6 +31,8 @@ WEIGHTS = {
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
     "retina.safetensors",
+    "table-breast-cancer.safetensors",
+    "table-diabetes.safetensors",
     "translation.json",
     "translation.safetensors",
     "weave-w1n2-simple.safetensors",
@@ -38,7 +40,7 @@ WEIGHTS = {
     "weave-w2n2-simple.safetensors",
     "weave-w2n2.safetensors",
 }
-CARDS = {"molecules.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {"molecules.md", "questions.md", "retina.md", "tables.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -1,4 +1,4 @@
-"""Values of columns against closed forms, shap's exact values and plain sums; baselines, kinds of columns, tables of all sorts."""
+"""Values of columns against closed forms, shap's exact values and plain sums; baselines, kinds of columns and of tables."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 SHIPPED = ("breast-cancer", "diabetes")
 """The tables of :data:`integrand.apps.tables.trained_tables.NAMES`, for the help, which loads nothing."""
+
+EXAMPLE = "integrand's own, trained on this table as an example; not for decisions about people"
+"""What a page says of a shipped network."""
 
 MOST_ROWS = 20_000
 """More rows than this go into a folder, which a run that was stopped goes on with."""
@@ -131,6 +134,7 @@ def table(
     asked = TableRequest.checked(data, row, baseline, out, picture, column, force=force)
     if model is not None:
         check_name("--model", model, "package.module:function")
+        asked = replace(asked, model=model)
     how: dict[str, Any] = {"tol": tol, "max_evaluations": max_evaluations}
     how |= {} if score is None else {"score": score.value}
     how |= {} if target is None else {"target": int(target) if target.lstrip("-").isdigit() else target}
@@ -138,7 +142,7 @@ def table(
         with screen.loading():
             rows, labels = asked.read(index)
             with one_line(f"--model {model or data}", debug=debug):
-                explainer = _explainer(asked, rows, model, columns, how, trust=trust, device=device)
+                explainer = _explainer(asked, rows, columns, how, trust=trust, device=device)
         if asked.folder:
             _into_folder(asked, explainer, rows, retry_failed=retry_failed)
             return
@@ -176,6 +180,7 @@ class TableRequest:
         out: where to write.
         picture: which picture to write.
         column: the column whose dependence is drawn.
+        model: the model, as it was typed.
     """
 
     data: str
@@ -184,6 +189,7 @@ class TableRequest:
     out: Path | None
     picture: str | None
     column: str | None
+    model: str | None = None
 
     @staticmethod
     def checked(
@@ -267,7 +273,8 @@ class TableRequest:
             found.save(self.out, picture="dependence", column=self.column)
         elif ending == ".html":
             title = "" if len(found) == 1 else f"{len(found):,} rows of {Path(self.data).name}"
-            found.save(self.out, title=title, meta={"table": self.data}, command=typed())
+            about = {"network": EXAMPLE} if (self.model or self.data) in SHIPPED else {}
+            found.save(self.out, title=title, meta={"table": self.data, **about}, command=typed())
         else:
             found.save(self.out, **({"picture": self.picture} if self.picture else {}))
 
@@ -289,7 +296,6 @@ def label_given(text: str, rows: TableRows) -> Any:
 def _explainer(
     asked: TableRequest,
     rows: TableRows,
-    model: str | None,
     columns: str | None,
     how: dict[str, Any],
     *,
@@ -301,7 +307,7 @@ def _explainer(
     from .model import TableExplainer
     from .trained_tables import load
 
-    name = model or (asked.data if asked.data in SHIPPED else None)
+    name = asked.model or (asked.data if asked.data in SHIPPED else None)
     if name is None:
         raise OptionError(
             f"got the table {asked.data!r} without a model; expected --model package.module:function --trust, or one of "
