@@ -26,8 +26,8 @@ FINER = 100.0
 """By how much finer than asked for the groups are integrated at the most, where their values cancel in the average."""
 
 
-class Entry(Protocol):
-    """What integrates rows from given baselines: :class:`~integrand.apps.tables.model.ModelEntry`."""
+class Integrates(Protocol):
+    """What integrates rows from given baselines: :class:`~integrand.apps.tables.model_entry.ModelEntry`."""
 
     def attribution(self, x: tuple[Tensor, ...], baseline: Any, how: Mapping[str, Any]) -> Attribution:
         """Integrated gradients, one number per column."""
@@ -93,7 +93,7 @@ class RowValues:
     certificate: Certificate
 
 
-def merged(entry: Entry, x: tuple[Tensor, ...], start: StartGroups, how: Mapping[str, Any]) -> RowValues:
+def merged(entry: Integrates, x: tuple[Tensor, ...], start: StartGroups, how: Mapping[str, Any]) -> RowValues:
     """Integrate rows from all baselines.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PatchCollection
@@ -37,7 +38,11 @@ def chart_figure(chart: Chart) -> Figure:
             )
         elif run:
             dots = [one for one in run if isinstance(one, DotMark)]
-            look = {"s": [(1.5 * one.radius) ** 2 for one in dots], "c": [one.fill for one in dots], "linewidths": 0}
+            look: dict[str, Any] = {
+                "s": [(1.5 * one.radius) ** 2 for one in dots],
+                "c": [one.fill for one in dots],
+                "linewidths": 0,
+            }
             axes.scatter([one.x for one in dots], [one.y for one in dots], zorder=next(layers), **look)
         run.clear()
 
@@ -50,8 +55,13 @@ def chart_figure(chart: Chart) -> Figure:
         flush()
         if isinstance(mark, LineMark):
             style = (0, (3, 3)) if mark.dashed else "-"
-            look = {"color": TONES[mark.tone], "linewidth": 0.75 * mark.wide, "linestyle": style, "zorder": next(layers)}
-            axes.plot([mark.x, mark.to_x], [mark.y, mark.to_y], **look)
+            drawn: dict[str, Any] = {
+                "color": TONES[mark.tone],
+                "linewidth": 0.75 * mark.wide,
+                "linestyle": style,
+                "zorder": next(layers),
+            }
+            axes.plot([mark.x, mark.to_x], [mark.y, mark.to_y], **drawn)
         elif isinstance(mark, PathMark):
             across, down = zip(*mark.points, strict=True)
             axes.plot(across, down, color=TONES[mark.tone], linewidth=0.75 * mark.wide, zorder=next(layers))

@@ -129,11 +129,11 @@ class TableValues:
     @cached_property
     def order(self) -> list[int]:
         """The columns, the strongest over all rows first."""
-        return np.argsort(-self.strength, kind="stable").tolist()
+        return [int(k) for k in np.argsort(-self.strength, kind="stable")]
 
     def order_of(self, row: int) -> list[int]:
         """The columns, the strongest of a row first."""
-        return np.argsort(-np.abs(self.values[row]), kind="stable").tolist()
+        return [int(k) for k in np.argsort(-np.abs(self.values[row]), kind="stable")]
 
     @cached_property
     def shades(self) -> Floats:
