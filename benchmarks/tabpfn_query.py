@@ -58,14 +58,14 @@ class QueryRows(nn.Module):
         self.names = {name: name.replace(".", "__") for name in state}
         for name, value in state.items():
             self.register_buffer(self.names[name], value.to(dtype))
-        rows = torch.as_tensor(rows, dtype=dtype)
+        rows = torch.tensor(np.asarray(rows), dtype=dtype)
         self.register_buffer("mean", rows.mean(0))
         self.register_buffer("deviation", rows.std(0) + 1e-6)
         low, high = limits(self._scaled(rows))
         self.register_buffer("low", low)
         self.register_buffer("high", high)
         with torch.no_grad():
-            labelled = self._linear("y_encoder", torch.as_tensor(labels, dtype=dtype)[:, None])
+            labelled = self._linear("y_encoder", torch.tensor(np.asarray(labels), dtype=dtype)[:, None])
             context = self._linear("encoder", self.prepared(rows)) + labelled
             for i in range(self.layers):
                 key, value = self._context(i, context)
@@ -177,8 +177,8 @@ def package_model(state, config):
 def package_logits(model, network, rows, labels, queries):
     """What the package's transformer says of query rows, on the same prepared numbers."""
     with torch.no_grad():
-        x = torch.cat([network.prepared(torch.as_tensor(part, dtype=torch.float32)) for part in (rows, queries)])[:, None]
-        y = torch.as_tensor(labels, dtype=torch.float32)[:, None]
+        x = torch.cat([network.prepared(torch.tensor(part, dtype=torch.float32)) for part in (rows, queries)])[:, None]
+        y = torch.tensor(labels, dtype=torch.float32)[:, None]
         out = model((None, x, y), single_eval_pos=len(rows))
     return out[:, 0, : network.classes] / TEMPERATURE
 
@@ -208,13 +208,13 @@ def main():
     network = QueryRows(state, config["nhead"], rows, labels).eval()
     print(f"context of {len(context)} rows prepared in {time.perf_counter() - begun:.1f} s")
     with torch.no_grad():
-        said = network(torch.as_tensor(frame.to_numpy()[held], dtype=torch.float32)).argmax(1).numpy()
+        said = network(torch.tensor(frame.to_numpy()[held], dtype=torch.float32)).argmax(1).numpy()
     print(f"accuracy on {len(held)} held-out rows: {(said == wanted.to_numpy()[held]).mean():.3f}")
     if asked.check:
         queries = frame.to_numpy()[held]
         theirs = package_logits(package_model(state, config), network, rows, labels, queries)
         with torch.no_grad():
-            ours = network(torch.as_tensor(queries, dtype=torch.float32))
+            ours = network(torch.tensor(queries, dtype=torch.float32))
         print(f"largest difference of logits from the package's transformer: {(ours - theirs).abs().max():.1e}")
     chosen = held[: asked.rows].tolist() if asked.rows else [asked.row]
     given = {"classes": ["benign", "malignant"], "score": "probability", "tol": asked.tol}

@@ -171,7 +171,7 @@ def test_tabpfn_with_fixed_context_rows():
     queries = frame.to_numpy()[60:70]
     with quiet():
         theirs = package_logits(package_model(state, config), network, context, labels, queries)
-    ours = network(torch.as_tensor(queries, dtype=torch.float32)).detach()
+    ours = network(torch.tensor(queries, dtype=torch.float32)).detach()
     torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=1e-3)
     found = tables.explain(network, frame, tables.mean(frame.iloc[:60]), rows=[60, 61], dtype=torch.float32)
     assert found.certificate.converged

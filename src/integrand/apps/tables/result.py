@@ -18,7 +18,7 @@ from ...files import text_file, write
 from ...functions.target import Score
 from ...render.notebook import LOW, notebook_view, view
 from ...render.table import TablePicture, TableValues, cell_text
-from ...words import cell, finite, plus_minus, shortened, shown
+from ...words import cell, finite, plus_minus, short_repr, shortened, shown
 from .data_frames import Cells, TableRows, frames, listed
 
 if TYPE_CHECKING:
@@ -382,8 +382,7 @@ class TableExplanation:
         more = [f"  and {len(order) - 20} more columns"] if len(order) > 20 else []
         return "\n".join([self.sentence, *lines, *more])
 
-    def __repr__(self) -> str:
-        return self.sentence
+    __repr__ = short_repr
 
     def _small_html_(self) -> str:
         drawn = self._picture.svg("waterfall", place=0, most=8) if len(self) == 1 else self._picture.svg("bar", most=8)

@@ -18,6 +18,7 @@ from torch import Tensor
 from ...attribution import Attribution
 from ...certificate import Certificate, ExampleCertificate, Status
 from ...sum_errors import FEW_DRAWS, SURE, Sums
+from ...words import short_repr
 
 FEWEST, MOST = 4, 10
 """Groups that a sample is cut into, where its size allows: with fewer nothing is known of their spread."""
@@ -45,6 +46,8 @@ class StartGroups:
 
     leaves: tuple[Tensor, ...]
     drawn_from: int = 0
+
+    __repr__ = short_repr
 
     @property
     def count(self) -> int:
@@ -91,6 +94,8 @@ class RowValues:
     errors: np.ndarray[Any, np.dtype[np.float64]]
     sampling: np.ndarray[Any, np.dtype[np.float64]]
     certificate: Certificate
+
+    __repr__ = short_repr
 
 
 def merged(entry: Integrates, x: tuple[Tensor, ...], start: StartGroups, how: Mapping[str, Any]) -> RowValues:

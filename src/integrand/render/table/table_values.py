@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...certificate import Certificate
-from ...words import number, plus_minus, shortened, shown
+from ...words import number, plus_minus, short_repr, shortened, shown
 from ..certificate_text import trust
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -83,6 +83,8 @@ class TableValues:
     unit: str
     start: str
     start_cells: tuple[str, ...]
+
+    __repr__ = short_repr
 
     @staticmethod
     def of(
