@@ -42,6 +42,7 @@ NAMES = {
     "quadrature",
     "serve",
     "targets",
+    "tables",
     "text",
 }
 """Adding a name here is a decision; taking one away breaks users."""

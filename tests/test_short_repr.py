@@ -102,6 +102,8 @@ def made() -> dict[str, Any]:
         verdict,
         table([Gradient()], axioms=["completeness"], model=model, x=x[:1]),
         regions(explained.result, explained.shown),
+        ig.tables.explain(model, x.numpy(), target=0),
+        ig.tables.explain(model, x.numpy(), target=0, rows=3),
     ]
     return {f"{type(one).__name__} {i}": one for i, one in enumerate(found)}
 

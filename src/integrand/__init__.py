@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         paths,
         quadrature,
         sequences,
+        tables,
         targets,
         text,
     )
@@ -66,6 +67,7 @@ __all__ = [
     "quadrature",
     "sequences",
     "serve",
+    "tables",
     "targets",
     "text",
 ]

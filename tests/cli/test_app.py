@@ -202,6 +202,7 @@ NEEDED = {
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
     "sequence": "integrand-models safetensors matplotlib pyarrow tqdm",
+    "table": "pandas matplotlib safetensors pyarrow tqdm",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",

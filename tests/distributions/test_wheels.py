@@ -32,6 +32,8 @@ WEIGHTS = {
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
     "retina.safetensors",
+    "table-breast-cancer.safetensors",
+    "table-diabetes.safetensors",
     "translation.json",
     "translation.safetensors",
     "weave-w1n2-simple.safetensors",
@@ -40,6 +42,7 @@ WEIGHTS = {
     "weave-w2n2.safetensors",
 }
 CARDS = {"molecules.md", "motifs.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {"molecules.md", "questions.md", "retina.md", "tables.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -19,6 +19,7 @@ EXTRAS = {
     "text": "text",
     "molecule": "molecules",
     "sequence": "sequences",
+    "table": "tables",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

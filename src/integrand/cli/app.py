@@ -107,6 +107,7 @@ COMMANDS = (
     CommandEntry(
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
+    CommandEntry("table", "apps.tables.cli:table", "Which columns of a table made a model say what it says of a row?"),
     CommandEntry(
         "sequence", "apps.sequences.cli:sequence", "Which letters of DNA, RNA or a protein made a network say what it says?"
     ),
