@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, axioms, baselines, batch, errors, methods, paths, quadrature, text
+    from . import analysis, axioms, baselines, batch, errors, methods, paths, quadrature, series, text
     from .analysis import compare, compare_models, integrated_hessians
     from .api import integrated_gradients, path_attribution
     from .attribution import Attribution
@@ -52,6 +52,7 @@ __all__ = [
     "path_attribution",
     "paths",
     "quadrature",
+    "series",
     "serve",
     "text",
 ]
