@@ -76,8 +76,8 @@ def classifier(name: str, data: Path, out: Path, epochs: int, noise: float) -> N
         data: the folder of the wheel.
         out: where to write.
         epochs: steps of training, each over all series.
-        noise: added to the series in training, in standard deviations: without it, the network goes by differences of neighbouring
-            values, and attributions cancel from step to step.
+        noise: added to the series in training, in standard deviations: without it, the network goes by differences of
+            neighbouring values, and attributions cancel from step to step.
     """
     about = ABOUT[name]
     folder, known = data / about["folder"], list(about["classes"])
@@ -174,9 +174,8 @@ def forecaster(data: Path, out: Path, epochs: int, near: float, small: float, un
     for name, guess in found.items():
         off = (guess - y)[tested]
         share = (off.abs() / y[tested]).mean().item()
-        print(
-            f"{name}: mean absolute error {off.abs().mean():.1f} thousand ({share:.1%}) over {int(tested.sum())} x {AHEAD} months"
-        )
+        months = f"{int(tested.sum())} x {AHEAD} months"
+        print(f"{name}: mean absolute error {off.abs().mean():.1f} thousand ({share:.1%}) over {months}")
     told = {
         "kind": "forecaster",
         "classes": [],

@@ -118,8 +118,8 @@ def blurred(x: Tensors, sigma: float | None = None) -> Tensors:
 def time_mean(x: Tensors, *, dim: int = -2) -> Tensors:
     """The mean of a series over its times, channel by channel: a signal that stays where it is on average.
 
-    Right where the question is what the *shape* of a signal does: its level is kept. What a model makes of the level itself gets
-    no credit; for that, take zero or another series.
+    Right where the question is what the *shape* of a signal does: its level is kept. What a model makes of the level itself
+    gets no credit; for that, take zero or another series.
 
     >>> time_mean(torch.tensor([[1.0, 4.0], [3.0, 6.0]]))
     tensor([[2., 5.],

@@ -103,6 +103,11 @@ COMMANDS = (
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry(
+        "series",
+        "apps.series.cli:series",
+        "Which stretches of a signal made a model say what it says? Which past values made its forecast?",
+    ),
+    CommandEntry(
         "summary",
         "cli.table_commands:summary",
         "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",

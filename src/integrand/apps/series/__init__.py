@@ -20,22 +20,23 @@ from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
     from .forecast_result import ForecastExplanation
-    from .model import SeriesModel, explain, forecast, inquiry, load
+    from .model import explain, forecast, inquiry
     from .result import SeriesExplanation, SeriesSum
     from .series_input import TimeSeries, time_series
+    from .shipped_models import SeriesModel, load
 else:
     __getattr__, __dir__ = loaded_on_use(
         __name__,
         {
             "ForecastExplanation": "forecast_result",
             "SeriesExplanation": "result",
-            "SeriesModel": "model",
+            "SeriesModel": "shipped_models",
             "SeriesSum": "result",
             "TimeSeries": "series_input",
             "explain": "model",
             "forecast": "model",
             "inquiry": "model",
-            "load": "model",
+            "load": "shipped_models",
             "time_series": "series_input",
         },
     )

@@ -25,13 +25,12 @@ from ...render.series.lag_map import LagMap
 from ...render.series.signal import Signal
 from ...render.series.signal_page import forecast_page
 from ...render.series.signal_svg import Ahead
-from ...words import cell, finite, number, plus_minus, short_repr
+from ...words import cell, finite, number, short_repr
 from .result import SeriesExplanation, framed, signal_numbers
 from .series_input import Layout, TimeSeries
 from .series_run import Start
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 Numbers = NDArray[np.float64]
@@ -140,14 +139,14 @@ class ForecastExplanation:
         first, second = result.stretch(1 if change >= 0 else -1), result.stretch(-1 if change >= 0 else 1)
         why = ""
         if first is not None:
-            why = f", mostly because of {first.where} ({plus_minus(first.value, first.error)})"
+            why = f", {result.because(first, 1 if change >= 0 else -1)}"
         if second is not None and first is not None and abs(second.value) > 0.2 * abs(first.value):
-            why += f"; {second.where} pulls the other way ({plus_minus(second.value, second.error)})"
+            why += f"; {second.where} pulls the other way ({result.signal.amount(second.value, second.error)})"
         return f"{said}, {base}{why}; {trust(one)}."
 
     @property
     def sentence(self) -> str:
-        """What is forecast, because of what, and how sure the numbers are, in one line; of several horizons the strongest."""
+        """What is forecast, because of what, and how sure the numbers are, in one line; of several, the strongest influence."""
         if len(self) == 1:
             return self.sentences[0]
         low, high = self.rows[0], self.rows[-1]
@@ -160,8 +159,8 @@ class ForecastExplanation:
         where = result.signal.axis.span(*self.windows[w]) + (f" of {result.signal.named(c)}" if result.signal.several else "")
         adds = result.signal.amount(float(result.signal.sums[w, c]), float(result.signal.errors[w, c]))
         return (
-            f"The {len(self)} forecasts from {low} to {high} go from {ends}{unit}; the strongest single influence is {where} on "
-            f"{self.rows[best]} ({adds}); {trust(self.certificate)}."
+            f"The {len(self)} forecasts from {low} to {high} go from {ends}{unit}; the strongest single influence is {where} "
+            f"on {self.rows[best]} ({adds}); {trust(self.certificate)}."
         )
 
     def page(self, *, title: str | None = None, command: str | None = None) -> str:
@@ -228,7 +227,7 @@ class ForecastExplanation:
                     writer.writerow([*about, cell(signal.axis.span(*window)), cell(channel), *sums])
         return buffer.getvalue()
 
-    def to_frame(self, horizon: int | None = None) -> pd.DataFrame:
+    def to_frame(self, horizon: int | None = None) -> Any:
         """The attributions of one horizon as a pandas DataFrame, a row for each time; of all, side by side.
 
         Args:
@@ -274,7 +273,8 @@ class ForecastExplanation:
         )
 
     def __str__(self) -> str:
-        return f"{self.sentence}\n{pictures.lag_terminal(self.lags)}"
+        shown = pictures.terminal(self.lags.signals[0]) if len(self) == 1 else pictures.lag_terminal(self.lags)
+        return f"{self.sentence}\n{shown}"
 
     def _small_html_(self) -> str:
         return said_first(self, pictures.forecast_fragment(self.lags))

@@ -31,10 +31,12 @@ from .series_input import Layout, TimeSeries, find_channel, taken_back
 from .series_run import Start
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 Numbers = NDArray[np.float64]
+
+MOSTLY = 0.3
+"""A score comes mostly from a stretch that has at least this share of all that speaks for it; by hand."""
 
 CONTRARY = 0.2
 """A stretch against the score is named if it is at least this share of the one for it; by hand."""
@@ -237,14 +239,29 @@ class SeriesExplanation:
     def sentence(self) -> str:
         """What the model says, because of which stretch, and how sure the numbers are, in one line."""
         for_it, against = self.stretch(1), self.stretch(-1)
-        why = "; nothing speaks for it"
-        if for_it is not None:
-            why = f", mostly because of {for_it.where} ({self.signal.amount(for_it.value, for_it.error)})"
+        why = "; nothing speaks for it" if for_it is None else f", {self.because(for_it)}"
         least = CONTRARY * (for_it.value if for_it is not None else 0.0)
         but = ""
         if against is not None and -against.value > least:
             but = f"; {against.where} speaks against it ({self.signal.amount(against.value, against.error)})"
         return f"{self.verdict}{why}{but}; {trust(self.certificate)}."
+
+    def because(self, part: SeriesSum, sign: int = 1) -> str:
+        """That a stretch is why, as part of a sentence; where it is one of many, the channel first.
+
+        Args:
+            part: the strongest stretch of a sign.
+            sign: 1 where it speaks for the score, -1 where it speaks against it.
+        """
+        told = f"{part.where} ({self.signal.amount(part.value, part.error)})"
+        whole = float(np.clip(sign * np.nan_to_num(self.signal.sums), 0, None).sum())
+        if abs(part.value) >= MOSTLY * whole:
+            return f"mostly because of {told}"
+        if not self.signal.several:
+            return f"because of many stretches, {told} the strongest"
+        best = max(self.channels.values(), key=lambda one: sign * one.value)
+        most = f"{best.where} ({self.signal.amount(best.value, best.error)})"
+        return f"most of it from {most}; the strongest stretch is {told}"
 
     def page(self, *, title: str | None = None, command: str | None = None) -> str:
         """One self-contained HTML page: the sentence, the signal with what it adds beneath, and the certificate.
@@ -300,7 +317,7 @@ class SeriesExplanation:
         """A line for each value: time, channel, value, baseline, attribution, and the sum over its window with its error."""
         return signal_csv(self.signal)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> Any:
         """The attributions as a pandas DataFrame, a row for each time and a column for each channel.
 
         Raises:
@@ -367,7 +384,8 @@ def place_of_time(axis: TimeAxis, time: Any, *, last: bool = False) -> float:
         end = stamp
         if last and isinstance(time, str):
             unit, step = np.datetime_data(stamp.dtype)
-            end = (stamp + np.timedelta64(step, unit)).astype("datetime64[us]") - np.timedelta64(1, "us")
+            length: Any = np.timedelta64(step, unit)  # type: ignore[call-overload]  # any unit of numpy
+            end = (stamp + length).astype("datetime64[us]") - np.timedelta64(1, "us")
         return float((end.astype("datetime64[us]") - axis.dates[0]).astype(np.int64)) / 1e6
     except (TypeError, ValueError):
         expected = (
@@ -415,7 +433,7 @@ def signal_numbers(signal: Signal) -> dict[str, Any]:
     }
 
 
-def framed(series: TimeSeries, values: Numbers) -> pd.DataFrame:
+def framed(series: TimeSeries, values: Numbers) -> Any:
     """Values (time, channels) as a DataFrame with the times as its index."""
     try:
         import pandas as pd

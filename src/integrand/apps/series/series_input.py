@@ -206,9 +206,11 @@ def _array(series: Any, layout: str | None) -> tuple[NDArray[np.float64], bool]:
     return (given.T if layout == "channels-time" else given), False
 
 
-def _framed(
-    series: Any, times: Any, channels: Sequence[str] | None
-) -> tuple[NDArray[np.float64], tuple[str, ...] | None, TimeAxis | None, bool]:
+Framed = tuple[NDArray[np.float64], tuple[str, ...] | None, TimeAxis | None, bool]
+"""What is known of a frame: values, names, times, and whether it came without channels."""
+
+
+def _framed(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
     """Values, names and times of a frame of pandas or polars; no names if it is none."""
     home = type(series).__module__.partition(".")[0]
     if home == "pandas":
@@ -218,7 +220,7 @@ def _framed(
     return np.empty((0, 0)), None, None, False
 
 
-def _pandas(series: Any, times: Any, channels: Sequence[str] | None) -> Any:
+def _pandas(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
     flat = series.ndim == 1
     axis = None
     if flat:
@@ -247,7 +249,7 @@ def _pandas(series: Any, times: Any, channels: Sequence[str] | None) -> Any:
     return _table(series, [str(kind) for kind in series.dtypes], axis, flat)
 
 
-def _polars(series: Any, times: Any, channels: Sequence[str] | None) -> Any:
+def _polars(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
     flat = not hasattr(series, "columns")
     series = series.alias(series.name or "signal").to_frame() if flat else series
     dated = [name for name, kind in zip(series.columns, series.dtypes, strict=True) if kind.is_temporal()]
@@ -260,7 +262,7 @@ def _polars(series: Any, times: Any, channels: Sequence[str] | None) -> Any:
     return _table(series, [str(kind) for kind in series.dtypes], axis, flat)
 
 
-def _table(frame: Any, kinds: Sequence[str], axis: TimeAxis | None, flat: bool) -> Any:
+def _table(frame: Any, kinds: Sequence[str], axis: TimeAxis | None, flat: bool) -> Framed:
     names = tuple(map(str, frame.columns))
     try:
         values = np.asarray(frame.to_numpy(), np.float64)

@@ -45,8 +45,8 @@ class SeriesFCN(nn.Module):
 class SeasonalForecaster(nn.Module):
     """Forecasts the next values of one seasonal series, in the units of the series.
 
-    Takes (N, time, 1) and gives (N, horizons). Inside, it works with logarithms, from which the mean of the last season is taken
-    off: a linear part and a small hidden layer forecast how far each coming value is from that level.
+    Takes (N, time, 1) and gives (N, horizons). Inside, it works with logarithms, from which the mean of the last season is
+    taken off: a linear part and a small hidden layer forecast how far each coming value is from that level.
     """
 
     def __init__(self, length: int, horizons: int, *, season: int = 12, hidden: int = 24) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,11 +101,9 @@ def _one(baseline: Any, series: TimeSeries) -> tuple[Numbers, str]:
             raise OptionError(
                 f"got baseline={baseline!r}; expected one of {', '.join(map(repr, NAMES))}, a number, or another series."
             )
-        made = {
-            "mean": lambda: time_mean(wide),
-            "trend": lambda: trend(wide, times=torch.from_numpy(series.axis.at)),
-            "zero": lambda: torch.zeros_like(wide),
-        }[baseline]()
+        if baseline == "zero":
+            return np.zeros_like(series.values), baseline
+        made = time_mean(wide) if baseline == "mean" else trend(wide, times=torch.from_numpy(series.axis.at))
         assert isinstance(made, Tensor)
         return made.numpy().copy(), baseline
     if isinstance(baseline, (int, float)) and not isinstance(baseline, bool):
@@ -167,7 +166,7 @@ def _bins(size: float, unit: str, axis: TimeAxis, window: str) -> Any:
 
 def _runs(bins: Any) -> tuple[tuple[int, int], ...]:
     cuts = [0, *(np.flatnonzero(np.diff(bins)) + 1).tolist(), len(bins)]
-    return tuple(zip(cuts, cuts[1:], strict=False))
+    return tuple(pairwise(cuts))
 
 
 def place_of(model: Callable[..., Any], series: TimeSeries) -> tuple[torch.dtype, torch.device]:

@@ -1,4 +1,4 @@
-"""Pictures of signals: a signal with what each of its values adds beneath, and forecasts with a heat map of where they come from.
+"""Pictures of signals: a signal with what each value adds beneath, and forecasts with a heat map of where they come from.
 
 Nothing here knows a model: a :class:`~integrand.render.series.signal.Signal` is plain data, from any application.
 """

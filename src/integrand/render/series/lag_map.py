@@ -1,4 +1,4 @@
-"""Forecasts by what they come from, as plain data and as a heat map: a row for each horizon, a column for each window of time."""
+"""Forecasts by what they come from, as data and as a heat map: a row for each horizon, a column for each window of time."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ def lag_plot(lags: LagMap, channel: int) -> str:
             left, right = across.edge(start), across.edge(stop)
             share = abs(value) / reach
             if share > 0.004:
-                kind = "for" if value > 0 else "against"
-                rects += f'<rect class="{kind}" x="{left:.1f}" y="{r}" width="{right - left:.1f}" height="1" opacity="{share**0.7:.3f}"/>'
+                kind, wide = ("for" if value > 0 else "against"), right - left
+                rects += (
+                    f'<rect class="{kind}" x="{left:.1f}" y="{r}" width="{wide:.1f}" height="1" opacity="{share**0.7:.3f}"/>'
+                )
             place = f";top:{100 * r / count:.2f}%;height:{100 / count:.2f}%"
             cells += window_cell(lags.saying(r, w, channel), (left / 10, right / 10), row=r, column=w, place=place)
     rects += _targets(lags, across)
@@ -89,7 +91,8 @@ def lag_plot(lags: LagMap, channel: int) -> str:
     svg = f'<svg viewBox="0 0 1000 {count}" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">{rects}</svg>\n'
     return (
         f'<div class="lags" style="--rows:{max(2.0, ROW * count):g}rem"><p class="head"><b>{escape(title)}</b></p>\n'
-        f'<div class="plot"><div class="y">{names}</div><div class="body">{svg}<div class="windows">\n{cells}</div></div></div></div>\n'
+        f'<div class="plot"><div class="y">{names}</div><div class="body">{svg}<div class="windows">\n{cells}</div></div></div>'
+        "</div>\n"
     )
 
 

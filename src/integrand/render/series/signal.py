@@ -109,7 +109,7 @@ class Signal:
         return [(int(w), int(c)) for w, c in pairs if self.sums[w, c]]
 
     def stretch(self, sign: int) -> Stretch | None:
-        """The strongest stretch that speaks for the score (1) or against it (-1): a window, with neighbours nearly as strong."""
+        """The strongest stretch that speaks for the score (1) or against it (-1): a window and neighbours nearly as strong."""
         signed = sign * np.nan_to_num(self.sums)
         if not signed.size or signed.max() <= 0:
             return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -20,7 +18,7 @@ from .signal_svg import BARS, Ahead, reach_of
 from .time_axis import TimeAxis, number_ticks
 
 WIDTH, LEFT, RIGHT = 8.4, 0.75, 0.15
-HEAD, STEP, FOOT, NAME = 0.1, 0.2, 0.55, 0.3
+HEAD, STEP, FOOT, NAME = 0.1, 0.2, 0.4, 0.3
 SEEN, ADDS, GAP = 1.25, 0.75, 0.06
 LOWER = 0.62
 """What the plots are scaled by where there are more than three channels."""
@@ -165,13 +163,12 @@ def _draw_lags(axes: Axes, lags: LagMap, channel: int) -> None:
     """The heat map of a channel: a row for each forecast, a column for each window."""
     first, reach = lags.signals[0], lags.reach
     edges = [first.axis.edges[start] for start, _ in first.windows] + [first.axis.edges[first.windows[-1][1]]]
-    colours = LinearSegmentedColormap.from_list("signed", COLOURS)
+    colours = LinearSegmentedColormap.from_list("signed", (*COLOURS[:3], "white", *COLOURS[4:]))
     rows = np.arange(len(lags.rows) + 1)
     axes.pcolormesh(np.array(edges), rows, lags.sums(channel), cmap=colours, norm=Normalize(-reach, reach))
     count = len(first.axis)
     for r, horizon in enumerate(lags.horizons):
-        places: Any = [lags.axis.edges[count + horizon - 1], lags.axis.edges[count + horizon]]
-        axes.fill_between(places, r, r + 1, color=NEXT, linewidth=0)
+        axes.vlines(lags.axis.at[count + horizon - 1], r + 0.08, r + 0.92, color=NEXT, linewidth=2.5)
     names = [f"+{h}" for h in lags.horizons] or list(lags.rows)
     axes.set_ylim(len(lags.rows), 0)
     axes.set_yticks(rows[:-1] + 0.5, [plain(name) for name in names])

@@ -33,7 +33,7 @@ font-size:.875rem;cursor:pointer;order:0}
 .one .pane{display:none;order:1;flex:0 0 100%;min-width:0}
 .one>input:checked+label+.pane{display:block}
 .one{display:flex;flex-wrap:wrap}
-.windows-table td,.windows-table th{white-space:nowrap;font-variant-numeric:tabular-nums;padding:.2rem .9rem .2rem 0;text-align:right}
+.windows-table :is(td,th){white-space:nowrap;font-variant-numeric:tabular-nums;padding:.2rem .9rem .2rem 0;text-align:right}
 .windows-table th:first-child{text-align:left}
 """.strip()
 
@@ -157,7 +157,8 @@ def _panes(lags: LagMap, each: Sequence[str]) -> str:
         checked = " checked" if r == strongest else ""
         pane = f'<p class="says">{escape(each[r])}</p>\n{plots(lags.signals[r], lags, row=r)}{said(PROMPT)}'
         parts += (
-            f'<input type="radio" name="horizon" id="horizon-{r}"{checked}><label for="horizon-{r}">{escape(lags.rows[r])}</label>\n'
+            f'<input type="radio" name="horizon" id="horizon-{r}"{checked}>'
+            f'<label for="horizon-{r}">{escape(lags.rows[r])}</label>\n'
             f'<div class="pane" data-sayings>\n{pane}</div>\n'
         )
     return f'<fieldset class="one"><legend>One forecast at a time</legend>\n{parts}</fieldset>\n'
@@ -174,8 +175,7 @@ def window_table(signal: Signal) -> str:
     )
     totals = "".join(_two(float(v), float(e)) for v, e in zip(signal.totals, signal.total_errors, strict=True))
     foot = f'<tr><th scope="row">all</th>{totals}</tr>\n'
-    table = f'<table class="windows-table" id="sums"><thead><tr><th scope="col">time</th>{head}</tr></thead><tbody>\n{rows}{foot}</tbody></table>'
-    return wide_table(table, "Sums over windows")
+    return _wide(head, rows + foot)
 
 
 def lag_table(lags: LagMap) -> str:
@@ -188,8 +188,12 @@ def lag_table(lags: LagMap) -> str:
             name = f"{channel}, {first.axis.span(*window)}" if first.several else first.axis.span(*window)
             cells = "".join(_two(float(one.sums[w, c]), float(one.errors[w, c])) for one in lags.signals)
             rows += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>\n'
-    table = f'<table class="windows-table" id="sums"><thead><tr><th scope="col">time</th>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
-    return wide_table(table, "Sums over windows")
+    return _wide(head, rows)
+
+
+def _wide(head: str, rows: str) -> str:
+    top = f'<thead><tr><th scope="col">time</th>{head}</tr></thead>'
+    return wide_table(f'<table class="windows-table" id="sums">{top}<tbody>\n{rows}</tbody></table>', "Sums over windows")
 
 
 def _two(value: float, error: float) -> str:
@@ -200,8 +204,8 @@ def _two(value: float, error: float) -> str:
 
 def _reading(signal: Signal) -> str:
     text = (
-        "The line is the signal and the dashed line the baseline, where the path of integration starts. Each bar beneath is what "
-        "one value adds to the score: red raises it, blue lowers it. All bars add up to the change of the score from the "
+        "The line is the signal and the dashed line the baseline, where the path of integration starts. Each bar beneath is "
+        "what one value adds to the score: red raises it, blue lowers it. All bars add up to the change of the score from the "
         "baseline to the signal. The tint behind the signal is the sum over a window; its error is by how much it may be off. "
         "A value that equals its baseline adds nothing, whatever the model makes of it."
     )

@@ -19,8 +19,8 @@ from .time_axis import TimeAxis, number_ticks
 
 Numbers = NDArray[np.float64]
 
-WIDE, HIGH, LOW = 1000.0, 100.0, 100.0
-"""The size of a drawing in its own units: the width, the height of the signal and that of what it adds."""
+WIDE, HIGH = 1000.0, 100.0
+"""The size of a drawing in its own units."""
 
 POINTS, BARS = 1500, 500
 """The most points of a line and bars that are drawn; what there is more of is drawn together. By hand: a screen has as many."""
@@ -128,7 +128,8 @@ def channel_plot(signal: Signal, channel: int, across: Across, *, reach: float, 
     unit = f" <span>{escape(signal.units[channel])}</span>" if signal.units[channel] else ""
     total = signal.amount(float(signal.totals[channel]), float(signal.total_errors[channel]))
     head = f'<p class="head"><b>{escape(signal.names[channel])}</b>{unit}<span class="sum">adds {escape(total)}</span></p>\n'
-    y = f'<div class="seen">{value_marks(low, high)}</div><div class="adds">{value_marks(-50 / 48 * reach, 50 / 48 * reach)}</div>'
+    end = 50 / 48 * reach
+    y = f'<div class="seen">{value_marks(low, high)}</div><div class="adds">{value_marks(-end, end)}</div>'
     drawn = _seen(signal, channel, across, low, high, ahead) + _adds(signal, channel, across, reach)
     return (
         f'<div class="channel">\n{head}<div class="plot"><div class="y" aria-hidden="true">{y}</div><div class="body">\n{drawn}'
@@ -147,16 +148,15 @@ def _seen(signal: Signal, channel: int, across: Across, low: float, high: float,
         if abs(share) < 0.02:
             continue
         left, right = across.edge(start), across.edge(stop)
-        kind = "for" if share > 0 else "against"
-        bands += f'<rect class="{kind}" x="{left:.1f}" y="0" width="{right - left:.1f}" height="100" opacity="{0.3 * abs(share):.3f}"/>'
+        kind, tint = ("for" if share > 0 else "against"), 0.3 * abs(share)
+        bands += f'<rect class="{kind}" x="{left:.1f}" y="0" width="{right - left:.1f}" height="100" opacity="{tint:.3f}"/>'
     gaps = "" if signal.known is None else _gaps(signal, channel, across)
     base = _path(across, places, signal.baseline[:, channel], low, scale)
     line = _path(across, places, signal.values[:, channel], low, scale)
     drawn = f'{bands}{gaps}<path class="base" d="{base}"/><path class="line" d="{line}"/>'
     if ahead is not None:
         drawn += _ahead(signal, channel, across, low, scale, ahead)
-    label = escape(f"{signal.names[channel]} over time")
-    return f'<svg class="seen" viewBox="0 0 {WIDE:g} {HIGH:g}" preserveAspectRatio="none" role="img" aria-label="{label}">{drawn}</svg>\n'
+    return _svg("seen", 0, f"{signal.names[channel]} over time", drawn)
 
 
 def _ahead(signal: Signal, channel: int, across: Across, low: float, scale: float, ahead: Ahead) -> str:
@@ -204,8 +204,13 @@ def _adds(signal: Signal, channel: int, across: Across, reach: float) -> str:
         bars[1 if value > 0 else -1] += f"M{left + room:.1f} 0V{-height:.2f}H{right - room:.1f}V0Z"
     drawn = "".join(f'<path class="{kind}" d="{bars[sign]}"/>' for sign, kind in ((1, "for"), (-1, "against")) if bars[sign])
     zero = f'<line class="zero" x1="0" x2="{WIDE:g}" y1="0" y2="0"/>'
-    label = escape(f"What {signal.names[channel]} adds over time")
-    return f'<svg class="adds" viewBox="0 -50 {WIDE:g} {LOW:g}" preserveAspectRatio="none" role="img" aria-label="{label}">{drawn}{zero}</svg>\n'
+    return _svg("adds", -50, f"What {signal.names[channel]} adds over time", f"{drawn}{zero}")
+
+
+def _svg(kind: str, top: int, label: str, drawn: str) -> str:
+    """A drawing that is stretched to the width of the page."""
+    named = f'role="img" aria-label="{escape(label)}"'
+    return f'<svg class="{kind}" viewBox="0 {top} {WIDE:g} {HIGH:g}" preserveAspectRatio="none" {named}>{drawn}</svg>\n'
 
 
 def value_marks(low: float, high: float, most: int = 4) -> str:
@@ -252,7 +257,7 @@ def time_marks(axis: TimeAxis) -> str:
         kind = " ".join(filter(None, ("odd" * (k % 2), "last" * (at > 97))))
         last = unit if k == len(ticks) - 1 - (len(ticks) - 1) % 2 else ""
         marks += f'<span style="left:{at:.2f}%"{f" class={kind!r}" if kind else ""}>{escape(text + last)}</span>'
-    counted = f'<span style="left:100%" class="last">step</span>' if axis.unit == "step" else ""
+    counted = '<span style="left:100%" class="last">step</span>' if axis.unit == "step" else ""
     return f'<div class="plot"><div class="y"></div><div class="axis">{marks}{counted}</div></div>\n'
 
 
@@ -284,9 +289,9 @@ def history_plot(signal: Signal, channel: int, across: Across, ahead: Ahead) -> 
         f'<path class="base" d="{base}"/><path class="line" d="{line}"/>{_ahead(signal, channel, across, low, scale, ahead)}'
     )
     unit = f" <span>{escape(signal.units[channel])}</span>" if signal.units[channel] else ""
-    label = escape(f"{signal.names[channel]} over time, and the forecast")
-    svg = f'<svg class="seen" viewBox="0 0 {WIDE:g} {HIGH:g}" preserveAspectRatio="none" role="img" aria-label="{label}">{drawn}</svg>'
+    svg = _svg("seen", 0, f"{signal.names[channel]} over time, and the forecast", drawn)
     return (
         f'<div class="channel"><p class="head"><b>{escape(signal.names[channel])}</b>{unit}</p>\n<div class="plot">'
-        f'<div class="y" aria-hidden="true"><div class="seen">{value_marks(low, high)}</div></div><div class="body">{svg}</div></div></div>\n'
+        f'<div class="y" aria-hidden="true"><div class="seen">{value_marks(low, high)}</div></div>'
+        f'<div class="body">{svg}</div></div></div>\n'
     )

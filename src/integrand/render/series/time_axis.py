@@ -91,7 +91,7 @@ class TimeAxis:
 
     @property
     def _monthly(self) -> tuple[int, np.timedelta64]:
-        """The months between dates, 0 if they differ, and what is added first: a day, where dates are the last of their months."""
+        """The months between dates, 0 if they differ, and what is added first: a day, where dates are the last of months."""
         for ahead in (np.timedelta64(0, "us"), np.timedelta64(86_400_000_000, "us")):
             if self.dates is None or len(self) < 2:
                 continue
@@ -108,7 +108,8 @@ class TimeAxis:
         if len(self) == 1:
             return np.array([self.at[0] - 0.5, self.at[0] + 0.5])
         middle = (self.at[1:] + self.at[:-1]) / 2
-        return np.r_[1.5 * self.at[0] - self.at[1] / 2, middle, 1.5 * self.at[-1] - self.at[-2] / 2]
+        found: Numbers = np.r_[1.5 * self.at[0] - self.at[1] / 2, middle, 1.5 * self.at[-1] - self.at[-2] / 2]
+        return found
 
     def label(self, i: int) -> str:
         """Time i in words, without the unit.
@@ -172,7 +173,7 @@ class TimeAxis:
                 # Years are counted from 1970, which is no multiple of 20.
                 shift = 1970 if unit == "Y" else 0
                 numbers = range(-(-(start + shift) // step) * step - shift, end + 1, step)
-                stamps = [np.datetime64(number, unit).astype("datetime64[us]") for number in numbers]
+                stamps = list(np.array(numbers, f"datetime64[{unit}]").astype("datetime64[us]"))
                 places = [float((stamp - first).astype(np.int64)) / 1e6 for stamp in stamps]
                 kept = [(p, _date(stamp, unit)) for p, stamp in zip(places, stamps, strict=True) if low <= p <= high]
                 if len(kept) > 1 or unit == "Y":
@@ -244,6 +245,6 @@ def _check_order(places: Numbers, shown: Any) -> None:
     same = places[i + 1] == places[i]
     kind = "comes twice" if same else f"comes after {shown[i]}"
     raise InputError(
-        f"got times that do not increase: {shown[i + 1]} {kind} (row {i + 1}); expected each later than the one before. Sort the "
-        "rows by time (in pandas, sort_index()) and keep one of each (drop_duplicates())."
+        f"got times that do not increase: {shown[i + 1]} {kind} (row {i + 1}); expected each later than the one before. Sort "
+        "the rows by time (in pandas, sort_index()) and keep one of each (drop_duplicates())."
     )
