@@ -1,4 +1,4 @@
-"""The models that are shipped: two classifiers and a forecaster, each with what it needs to be asked and series to try it on."""
+"""The models that are shipped: two classifiers and a forecaster, each with what it needs to be asked, and series to try."""
 
 from __future__ import annotations
 
