@@ -31,6 +31,9 @@ WEIGHTS = {
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
     "retina.safetensors",
+    "series-airline.safetensors",
+    "series-gunpoint.safetensors",
+    "series-motions.safetensors",
     "translation.json",
     "translation.safetensors",
     "weave-w1n2-simple.safetensors",
@@ -38,7 +41,7 @@ WEIGHTS = {
     "weave-w2n2-simple.safetensors",
     "weave-w2n2.safetensors",
 }
-CARDS = {"molecules.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {"molecules.md", "questions.md", "retina.md", "series.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -17,6 +17,7 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "series": "series",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

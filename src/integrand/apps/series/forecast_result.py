@@ -28,7 +28,7 @@ from ...render.series.signal_svg import Ahead
 from ...words import cell, finite, number, short_repr
 from .result import SeriesExplanation, framed, signal_numbers
 from .series_input import Layout, TimeSeries
-from .series_run import Start
+from .series_run import SeriesStart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ class ForecastExplanation:
     """
 
     series: TimeSeries
-    start: Start
+    start: SeriesStart
     attribution: Attribution
     layout: Layout
     windows: tuple[tuple[int, int], ...]

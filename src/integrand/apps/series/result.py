@@ -28,7 +28,7 @@ from ...render.series.time_axis import TimeAxis
 from ...render.text.word_sentences import quoted
 from ...words import cell, finite, number, percent, plus_minus, short_repr
 from .series_input import Layout, TimeSeries, find_channel, taken_back
-from .series_run import Start
+from .series_run import SeriesStart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ class SeriesSum:
 
 def signal_of(
     series: TimeSeries,
-    start: Start,
+    start: SeriesStart,
     attribution: Attribution,
     layout: Layout,
     windows: Sequence[tuple[int, int]],
@@ -141,7 +141,7 @@ class SeriesExplanation:
     """
 
     series: TimeSeries
-    start: Start
+    start: SeriesStart
     attribution: Attribution
     layout: Layout
     windows: tuple[tuple[int, int], ...]

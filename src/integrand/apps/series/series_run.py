@@ -44,7 +44,7 @@ _WINDOW = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)?\s*([A-Za-z]+)\s*")
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class SeriesStart:
     """Where paths start for one series.
 
     Attributes:
@@ -64,7 +64,7 @@ class Start:
         return out
 
 
-def start_of(baseline: Any, series: TimeSeries) -> Start:
+def start_of(baseline: Any, series: TimeSeries) -> SeriesStart:
     """The baselines of a series.
 
     Args:
@@ -90,7 +90,7 @@ def start_of(baseline: Any, series: TimeSeries) -> Start:
         )
     still = [series.names[c] for c in np.flatnonzero(np.all(same, axis=0))]
     told = f"{', '.join(still)} {'equals its' if len(still) == 1 else 'equal their'} baseline and can be given nothing."
-    return Start(values, " and ".join(names), (told,) if still else ())
+    return SeriesStart(values, " and ".join(names), (told,) if still else ())
 
 
 def _one(baseline: Any, series: TimeSeries) -> tuple[Numbers, str]:
@@ -179,7 +179,7 @@ def place_of(model: Callable[..., Any], series: TimeSeries) -> tuple[torch.dtype
 
 
 def integrated(
-    model: Callable[..., Any], several: Sequence[TimeSeries], starts: Sequence[Start], layout: Layout, **options: Any
+    model: Callable[..., Any], several: Sequence[TimeSeries], starts: Sequence[SeriesStart], layout: Layout, **options: Any
 ) -> Attribution:
     """Integrate for series of one length, a row each; says so where the model takes another layout.
 
