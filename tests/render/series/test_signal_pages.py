@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import integrand as ig
-from integrand.render.series.signal import Signal, drawn_bins, limits
+from integrand.render.series.signal import AttributedSignal, drawn_bins, limits
 from integrand.render.series.signal_page import plots
 from integrand.render.series.time_axis import TimeAxis, number_ticks
 from tests.browser import PHONE, Browser, on_first_screen, serious
@@ -26,7 +26,7 @@ def ahead() -> ig.series.ForecastExplanation:
     return airline.forecast(airline.example(), horizon=[1, 2, 7])
 
 
-def made(count: int, channels: int = 1, names: tuple[str, ...] = ()) -> Signal:
+def made(count: int, channels: int = 1, names: tuple[str, ...] = ()) -> AttributedSignal:
     rng = np.random.default_rng(0)
     values, added = rng.normal(size=(2, count, channels))
     windows = tuple(drawn_bins(count, 10))
@@ -34,7 +34,9 @@ def made(count: int, channels: int = 1, names: tuple[str, ...] = ()) -> Signal:
     off = np.full_like(sums, 0.01)
     names = names or tuple(f"c{i}" for i in range(channels))
     units, axis = ("",) * channels, TimeAxis.steps(count)
-    return Signal(axis, values, 0 * values, added, names, units, windows, sums, off, added.sum(0), 0.02 * np.ones(channels))
+    return AttributedSignal(
+        axis, values, 0 * values, added, names, units, windows, sums, off, added.sum(0), 0.02 * np.ones(channels)
+    )
 
 
 def test_a_window_says_what_it_adds(browser: Browser, motion: ig.series.SeriesExplanation) -> None:

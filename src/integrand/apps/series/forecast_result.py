@@ -22,7 +22,7 @@ from ...render import series as pictures
 from ...render.certificate_text import trust
 from ...render.notebook import notebook_view, said_first
 from ...render.series.lag_map import LagMap
-from ...render.series.signal import Signal
+from ...render.series.signal import AttributedSignal
 from ...render.series.signal_page import forecast_page
 from ...render.series.signal_svg import Ahead
 from ...words import cell, finite, number, short_repr
@@ -256,7 +256,7 @@ class ForecastExplanation:
 
     def row(self) -> Row:
         """The result as a row of a table of many histories: what windows add to the mean of the forecasts asked for."""
-        signals: tuple[Signal, ...] = self.lags.signals
+        signals: tuple[AttributedSignal, ...] = self.lags.signals
         names = [
             (f"{name}: " if signals[0].several else "") + signals[0].axis.span(*window)
             for window in self.windows

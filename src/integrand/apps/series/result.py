@@ -23,7 +23,7 @@ from ...files import write, write_text
 from ...render import series as pictures
 from ...render.certificate_text import trust
 from ...render.notebook import notebook_view, said_first
-from ...render.series.signal import Signal, Stretch, place_words
+from ...render.series.signal import AttributedSignal, SignalStretch, place_words
 from ...render.series.time_axis import TimeAxis
 from ...render.text.word_sentences import quoted
 from ...words import cell, finite, number, percent, plus_minus, short_repr
@@ -70,7 +70,7 @@ def signal_of(
     layout: Layout,
     windows: Sequence[tuple[int, int]],
     scale: str = "",
-) -> Signal:
+) -> AttributedSignal:
     """A series with its attributions, summed over windows with errors, as pictures take it.
 
     Args:
@@ -90,7 +90,7 @@ def signal_of(
     by_channel = attribution.sums(as_values(torch.arange(many).expand(len(series), many), layout))
     values = attribution.values
     assert isinstance(values, torch.Tensor)
-    return Signal(
+    return AttributedSignal(
         series.axis,
         series.values,
         start.drawn,
@@ -113,7 +113,7 @@ def as_values(labels: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def sum_between(
-    attribution: Attribution, layout: Layout, shape: tuple[int, int], part: Stretch, *, whole: bool = False
+    attribution: Attribution, layout: Layout, shape: tuple[int, int], part: SignalStretch, *, whole: bool = False
 ) -> tuple[float, float]:
     """The sum over a stretch of one channel, or with ``whole`` of all channels, and its error."""
     labels = torch.full(shape, -1)
@@ -155,7 +155,7 @@ class SeriesExplanation:
     __repr__ = short_repr
 
     @cached_property
-    def signal(self) -> Signal:
+    def signal(self) -> AttributedSignal:
         """The series with its attributions as pictures take it: window sums with errors, channel totals."""
         return signal_of(self.series, self.start, self.attribution, self.layout, self.windows, self.scale)
 
@@ -205,7 +205,7 @@ class SeriesExplanation:
                 f"{axis.label(len(axis) - 1)}, the earlier one first."
             )
         number_ = 0 if channel is None else find_channel(channel, self.series.names)
-        part = Stretch(number_, int(inside[0]), int(inside[-1]) + 1)
+        part = SignalStretch(number_, int(inside[0]), int(inside[-1]) + 1)
         shape = (len(self.series), len(self.series.names))
         found = sum_between(self.attribution, self.layout, shape, part, whole=channel is None)
         where = axis.span(part.start, part.stop) + ("" if channel is None else f" of {self.series.names[number_]}")
@@ -394,7 +394,7 @@ def place_of_time(axis: TimeAxis, time: Any, *, last: bool = False) -> float:
         raise InputError(f"got the time {time!r}; expected {expected}.") from None
 
 
-def signal_csv(signal: Signal) -> str:
+def signal_csv(signal: AttributedSignal) -> str:
     """A signal as CSV with a heading, a line for each time and channel."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -410,11 +410,11 @@ def signal_csv(signal: Signal) -> str:
     return buffer.getvalue()
 
 
-def _stamp(signal: Signal, t: int) -> str | float:
+def _stamp(signal: AttributedSignal, t: int) -> str | float:
     return float(signal.axis.at[t]) if signal.axis.dates is None else str(signal.axis.dates[t].astype("datetime64[s]"))
 
 
-def signal_numbers(signal: Signal) -> dict[str, Any]:
+def signal_numbers(signal: AttributedSignal) -> dict[str, Any]:
     """A signal as a dictionary for JSON."""
     windows = [
         {"from": _stamp(signal, start), "to": _stamp(signal, stop - 1), "sums": sums, "errors": errors}

@@ -1,6 +1,6 @@
 """Pictures of signals: a signal with what each value adds beneath, and forecasts with a heat map of where they come from.
 
-Nothing here knows a model: a :class:`~integrand.render.series.signal.Signal` is plain data, from any application.
+Nothing here knows a model: a :class:`~integrand.render.series.signal.AttributedSignal` is plain data, from any application.
 """
 
 from __future__ import annotations
@@ -16,19 +16,29 @@ from ...errors import MissingExtraError
 from ...words import shown
 from . import signal_page
 from .lag_map import LAGS, LagMap, lag_plot
-from .signal import Signal
+from .signal import AttributedSignal
 from .signal_svg import PLOTS, time_marks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["LagMap", "Signal", "figure", "forecast_figure", "forecast_fragment", "fragment", "lag_terminal", "page", "terminal"]
+__all__ = [
+    "AttributedSignal",
+    "LagMap",
+    "figure",
+    "forecast_figure",
+    "forecast_fragment",
+    "fragment",
+    "lag_terminal",
+    "page",
+    "terminal",
+]
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def page(
-    signal: Signal,
+    signal: AttributedSignal,
     *,
     title: str,
     says: str,
@@ -41,7 +51,7 @@ def page(
     return signal_page.page(signal, title=title, says=says, certificate=certificate, notes=notes, meta=meta, command=command)
 
 
-def fragment(signal: Signal) -> str:
+def fragment(signal: AttributedSignal) -> str:
     """A signal as an HTML fragment with its style, as notebooks show it."""
     return f"<div><style>{PLOTS}</style>{signal_page.plots(signal)}</div>"
 
@@ -52,7 +62,7 @@ def forecast_fragment(lags: LagMap) -> str:
     return f'<div><style>{PLOTS}\n{LAGS}</style><div class="plots">{drawn}{time_marks(lags.axis)}</div></div>'
 
 
-def figure(signal: Signal, *, title: str, certificate: ExampleCertificate) -> Figure:
+def figure(signal: AttributedSignal, *, title: str, certificate: ExampleCertificate) -> Figure:
     """A signal drawn with matplotlib.
 
     Args:
@@ -88,7 +98,7 @@ def forecast_figure(lags: LagMap, *, title: str, certificate: Certificate) -> Fi
     return draw_forecast(lags, title=title, certificate=certificate)
 
 
-def terminal(signal: Signal, *, count: int = 6) -> str:
+def terminal(signal: AttributedSignal, *, count: int = 6) -> str:
     """A signal for a terminal: each channel as a line of blocks over what it adds, and the windows that matter most.
 
     Args:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...words import short_repr
 from ..escaping import escape
-from .signal import Signal
+from .signal import AttributedSignal
 from .signal_svg import Across, Ahead, window_cell
 from .time_axis import TimeAxis
 
@@ -41,7 +41,7 @@ class LagMap:
     """
 
     axis: TimeAxis
-    signals: tuple[Signal, ...]
+    signals: tuple[AttributedSignal, ...]
     rows: tuple[str, ...]
     channel: int
     ahead: Ahead

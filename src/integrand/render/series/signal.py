@@ -19,7 +19,7 @@ NEAR = 1 / 3
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SignalStretch:
     """Neighbouring windows of one channel that speak the same way.
 
     Attributes:
@@ -34,7 +34,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Signal:
+class AttributedSignal:
     """A series of several channels, what each value of it adds to a score, and the sums over windows of time.
 
     Attributes:
@@ -108,7 +108,7 @@ class Signal:
         pairs = (np.unravel_index(int(k), self.sums.shape) for k in order)
         return [(int(w), int(c)) for w, c in pairs if self.sums[w, c]]
 
-    def stretch(self, sign: int) -> Stretch | None:
+    def stretch(self, sign: int) -> SignalStretch | None:
         """The strongest stretch that speaks for the score (1) or against it (-1): a window and neighbours nearly as strong."""
         signed = sign * np.nan_to_num(self.sums)
         if not signed.size or signed.max() <= 0:
@@ -120,10 +120,10 @@ class Signal:
             first -= 1
         while last + 1 < len(signed) and signed[last + 1, c] >= enough:
             last += 1
-        return Stretch(c, self.windows[first][0], self.windows[last][1])
+        return SignalStretch(c, self.windows[first][0], self.windows[last][1])
 
 
-def place_words(signal: Signal, one: Stretch) -> str:
+def place_words(signal: AttributedSignal, one: SignalStretch) -> str:
     """Where a stretch lies, in words: the times, and of several channels which."""
     span = signal.axis.span(one.start, one.stop)
     return f"{span} of {signal.named(one.channel)}" if signal.several else span

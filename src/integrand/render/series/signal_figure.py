@@ -13,7 +13,7 @@ from ..certificate_text import caption, trust
 from ..figures import FOOTER, GREY, INK, NEGATIVE, POSITIVE, WARNING, FigureCell, broken, plain
 from ..image.pixels import COLOURS
 from .lag_map import LagMap
-from .signal import Signal, drawn_bins, limits
+from .signal import AttributedSignal, drawn_bins, limits
 from .signal_svg import BARS, Ahead, reach_of
 from .time_axis import TimeAxis, number_ticks
 
@@ -26,7 +26,7 @@ LOWER = 0.62
 NEXT, LINE = "#175cd3", "#c8cdd3"
 
 
-def draw_signal(signal: Signal, *, title: str, certificate: ExampleCertificate, most: int = 12) -> Figure:
+def draw_signal(signal: AttributedSignal, *, title: str, certificate: ExampleCertificate, most: int = 12) -> Figure:
     """The channels one under the other, each with what it adds beneath.
 
     Args:
@@ -106,7 +106,7 @@ def _axes(figure: Figure, down: float, high: float, height: float) -> Axes:
     return axes
 
 
-def _name(figure: Figure, signal: Signal, channel: int, at: float, height: float, *, total: bool = True) -> None:
+def _name(figure: Figure, signal: AttributedSignal, channel: int, at: float, height: float, *, total: bool = True) -> None:
     unit = f" ({signal.units[channel]})" if signal.units[channel] else ""
     line = 1 - (at + 0.22) / height
     figure.text(LEFT / WIDTH, line, plain(signal.names[channel] + unit), size=9, weight="bold", color=INK, va="baseline")
@@ -115,7 +115,7 @@ def _name(figure: Figure, signal: Signal, channel: int, at: float, height: float
         figure.text(1 - RIGHT / WIDTH, line, plain(added), size=8.5, color=GREY, va="baseline", ha="right")
 
 
-def _draw_seen(axes: Axes, signal: Signal, channel: int, axis: TimeAxis, ahead: Ahead | None = None) -> None:
+def _draw_seen(axes: Axes, signal: AttributedSignal, channel: int, axis: TimeAxis, ahead: Ahead | None = None) -> None:
     """The signal over bands in the colour of what each window adds, with the baseline and the forecast."""
     values, base, at = signal.values[:, channel], signal.baseline[:, channel], signal.axis.at
     low, high = limits([values, base] + ([ahead.values, ahead.base] if ahead is not None else []))
@@ -144,7 +144,7 @@ def _draw_seen(axes: Axes, signal: Signal, channel: int, axis: TimeAxis, ahead: 
     axes.set_xlim(axis.edges[0], axis.edges[-1])
 
 
-def _draw_adds(axes: Axes, signal: Signal, channel: int, reach: float) -> None:
+def _draw_adds(axes: Axes, signal: AttributedSignal, channel: int, reach: float) -> None:
     """What each value adds, as bars up and down from zero."""
     bins = drawn_bins(len(signal.axis), BARS)
     edges = signal.axis.edges

@@ -11,7 +11,7 @@ from ..escaping import escape
 from ..glance import GLANCE, Export, badge, export_buttons, glance, glance_script, said
 from ..html import document, origin, wide_table
 from .lag_map import LAGS, LagMap, lag_plot
-from .signal import Signal
+from .signal import AttributedSignal
 from .signal_svg import PLOTS, Across, Ahead, channel_plot, history_plot, picture_key, reach_of, time_marks
 
 MOST_CHANNELS, MANY = 12, 3
@@ -39,7 +39,7 @@ font-size:.875rem;cursor:pointer;order:0}
 
 
 def page(
-    signal: Signal,
+    signal: AttributedSignal,
     *,
     title: str,
     says: str,
@@ -75,7 +75,7 @@ def page(
     return document(title, body, style=f"{GLANCE}\n{PLOTS}\n{PANES}", scripts=(glance_script(),))
 
 
-def plots(signal: Signal, lags: LagMap | None = None, *, row: int = 0) -> str:
+def plots(signal: AttributedSignal, lags: LagMap | None = None, *, row: int = 0) -> str:
     """All channels of a signal over one axis of times; of very many, the strongest.
 
     Args:
@@ -164,7 +164,7 @@ def _panes(lags: LagMap, each: Sequence[str]) -> str:
     return f'<fieldset class="one"><legend>One forecast at a time</legend>\n{parts}</fieldset>\n'
 
 
-def window_table(signal: Signal) -> str:
+def window_table(signal: AttributedSignal) -> str:
     """The sums over windows with their errors as an HTML table, with those of the channels below."""
     head = "".join(f'<th scope="col">{escape(name)}</th><th scope="col">error</th>' for name in signal.names)
     rows = "".join(
@@ -202,7 +202,7 @@ def _two(value: float, error: float) -> str:
     return f'<td data-value="{value!r}">{shown}</td><td data-value="{error!r}">{off}</td>'
 
 
-def _reading(signal: Signal) -> str:
+def _reading(signal: AttributedSignal) -> str:
     text = (
         "The line is the signal and the dashed line the baseline, where the path of integration starts. Each bar beneath is "
         "what one value adds to the score: red raises it, blue lowers it. All bars add up to the change of the score from the "

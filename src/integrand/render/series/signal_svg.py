@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..escaping import escape
 from ..glance import saying
-from .signal import Signal, drawn_bins, limits
+from .signal import AttributedSignal, drawn_bins, limits
 from .time_axis import TimeAxis, number_ticks
 
 Numbers = NDArray[np.float64]
@@ -112,7 +112,7 @@ class Ahead:
     chosen: tuple[int, ...] = ()
 
 
-def channel_plot(signal: Signal, channel: int, across: Across, *, reach: float, ahead: Ahead | None = None) -> str:
+def channel_plot(signal: AttributedSignal, channel: int, across: Across, *, reach: float, ahead: Ahead | None = None) -> str:
     """One channel: its name, the signal, what it adds beneath, and windows that say it.
 
     Args:
@@ -137,7 +137,7 @@ def channel_plot(signal: Signal, channel: int, across: Across, *, reach: float, 
     )
 
 
-def _seen(signal: Signal, channel: int, across: Across, low: float, high: float, ahead: Ahead | None) -> str:
+def _seen(signal: AttributedSignal, channel: int, across: Across, low: float, high: float, ahead: Ahead | None) -> str:
     """The signal over bands that have the colour of what each window adds."""
     scale = HIGH / (high - low)
     places = signal.axis.at
@@ -159,7 +159,7 @@ def _seen(signal: Signal, channel: int, across: Across, low: float, high: float,
     return _svg("seen", 0, f"{signal.names[channel]} over time", drawn)
 
 
-def _ahead(signal: Signal, channel: int, across: Across, low: float, scale: float, ahead: Ahead) -> str:
+def _ahead(signal: AttributedSignal, channel: int, across: Across, low: float, scale: float, ahead: Ahead) -> str:
     """The forecast, joined to the last value that is known, and where the history ends."""
     count = len(signal.axis)
     places = across.axis.at[count - 1 : count + len(ahead.values)]
@@ -174,7 +174,7 @@ def _ahead(signal: Signal, channel: int, across: Across, low: float, scale: floa
     return drawn
 
 
-def _gaps(signal: Signal, channel: int, across: Across) -> str:
+def _gaps(signal: AttributedSignal, channel: int, across: Across) -> str:
     assert signal.known is not None
     missing = np.flatnonzero(~signal.known[:, channel])
     edges = [(across.edge(int(t)), across.edge(int(t) + 1)) for t in missing[:POINTS]]
@@ -191,7 +191,7 @@ def _path(across: Across, places: Numbers, values: Numbers, low: float, scale: f
     return "M" + "L".join(f"{x:.1f} {HIGH - scale * (y - low):.2f}" for x, y in points)
 
 
-def _adds(signal: Signal, channel: int, across: Across, reach: float) -> str:
+def _adds(signal: AttributedSignal, channel: int, across: Across, reach: float) -> str:
     """What each value adds, as bars up and down from zero."""
     bars = {1: "", -1: ""}
     for start, stop in drawn_bins(len(signal.axis), BARS):
@@ -219,7 +219,7 @@ def value_marks(low: float, high: float, most: int = 4) -> str:
     return "".join(f'<span style="top:{top:.1f}%">{escape(text)}</span>' for top, text in places if 3 <= top <= 97)
 
 
-def _windows(signal: Signal, channel: int, across: Across) -> str:
+def _windows(signal: AttributedSignal, channel: int, across: Across) -> str:
     """Windows over both, each of which says what it adds."""
     cells = ""
     for w, (start, stop) in enumerate(signal.windows):
@@ -269,7 +269,7 @@ def picture_key(*, ahead: bool = False) -> str:
     return f'<p class="key">{marks}</p>\n'
 
 
-def reach_of(signals: Sequence[Signal]) -> float:
+def reach_of(signals: Sequence[AttributedSignal]) -> float:
     """The largest bar of some signals, so that all are drawn to one scale."""
     largest = 0.0
     for signal in signals:
@@ -279,7 +279,7 @@ def reach_of(signals: Sequence[Signal]) -> float:
     return largest or 1.0
 
 
-def history_plot(signal: Signal, channel: int, across: Across, ahead: Ahead) -> str:
+def history_plot(signal: AttributedSignal, channel: int, across: Across, ahead: Ahead) -> str:
     """The channel that is forecast with its history and the forecast, without what it adds: for the top of a heat map."""
     low, high = limits([signal.values[:, channel], signal.baseline[:, channel], ahead.values, ahead.base])
     scale, places = HIGH / (high - low), signal.axis.at
