@@ -79,7 +79,8 @@ MARKS = re.compile(
     rb"""|<!--\ integrand\ |^\#\ integrand\ """  # pages, PNG, PDF, SVG of two kinds, text
     rb"""|"baseline_score":\ |\A\{\s*"questions":\ \d+,\s*"accuracy":\ |\A\{\s*"axioms":\ \["""  # JSON
     rb"""|"unit":\ "[^"]*",\s*"models":\ \{|\A(?:example,)?feature,[^\n]*\ \xe2\x88\x92\ """  # two models
-    rb"""|\A.{8}\{"__metadata__":\{"integrand":|baseline_score,(?:integrand_)*status,|>\ +<attribution_of_bonds>""",  # values
+    rb"""|\A.{8}\{"__metadata__":\{"integrand":|baseline_score,(?:integrand_)*status,|>\ +<attribution_of_bonds>"""  # values
+    rb"""|\Atime,channel,value,baseline,attribution,window,""",  # series
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
 """How the files that this package writes can be told from others: by a mark, or by what only they hold."""

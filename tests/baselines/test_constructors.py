@@ -27,6 +27,7 @@ MAKERS: dict[str, Callable[[Tensor], Any]] = {
     "uniform": lambda x: baselines.uniform(x, LOW, HIGH, draws=3),
     "gaussian": lambda x: baselines.gaussian(x, 0.5, draws=3),
     "drawn": lambda x: baselines.drawn(BATCH, 3, like=x),
+    "mean over time": lambda x: baselines.time_mean(x),
     "black and white": lambda x: [baselines.black(x), baselines.white(x)],
 }
 
@@ -186,3 +187,26 @@ def test_draws_come_from_the_data_without_repetition() -> None:
 def test_what_makes_no_sense_is_refused(call: Callable[[], Any], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         call()
+
+
+def test_the_mean_over_time_and_the_trend_are_those_of_each_channel() -> None:
+    x = torch.randn(2, 9, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    times = torch.tensor([0.0, 1.0, 2.0, 4.0, 7.0, 8.0, 9.5, 20.0, 21.0])
+    torch.testing.assert_close(baselines.time_mean(x), x.mean(1, keepdim=True).expand(x.shape))
+    torch.testing.assert_close(baselines.time_mean(x.mT, dim=-1), x.mean(1, keepdim=True).expand(x.shape).mT)
+    made = baselines.trend(x, times=times)
+    design = torch.stack([torch.ones(9), times], 1).double()
+    for one, line in zip(x, made, strict=True):
+        torch.testing.assert_close(line, design @ torch.linalg.lstsq(design, one).solution)
+    torch.testing.assert_close(baselines.trend(x[0, :, 0], dim=-1), baselines.trend(x[0, :, :1])[:, 0])
+    straight = 3 + 2 * times[:, None].double()
+    torch.testing.assert_close(baselines.trend(straight, times=times), straight)
+    single = torch.tensor([[5.0, 6.0]])
+    torch.testing.assert_close(baselines.trend(single), single)
+
+
+def test_series_that_are_none() -> None:
+    with pytest.raises(InputError, match="pass dim=-1"):
+        baselines.trend(torch.ones(4))
+    with pytest.raises(InputError, match=r"got \(3,\) times for 4 values"):
+        baselines.trend(torch.ones(4, 2), times=[0.0, 1.0, 2.0])

@@ -203,6 +203,7 @@ NEEDED = {
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
     "sequence": "integrand-models safetensors matplotlib pyarrow tqdm",
     "table": "pandas matplotlib safetensors pyarrow tqdm",
+    "series": "integrand-models safetensors pyarrow matplotlib",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",

@@ -34,6 +34,9 @@ WEIGHTS = {
     "retina.safetensors",
     "table-breast-cancer.safetensors",
     "table-diabetes.safetensors",
+    "series-airline.safetensors",
+    "series-gunpoint.safetensors",
+    "series-motions.safetensors",
     "translation.json",
     "translation.safetensors",
     "weave-w1n2-simple.safetensors",
@@ -43,6 +46,7 @@ WEIGHTS = {
 }
 CARDS = {"molecules.md", "motifs.md", "questions.md", "retina.md", "translation.md"}
 CARDS = {"molecules.md", "questions.md", "retina.md", "tables.md", "translation.md"}
+CARDS = {"molecules.md", "questions.md", "retina.md", "series.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -216,12 +216,16 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"too few steps to estimate the error; use more, or None to integrate to a tolerance", "too little work to say how exact"),
     # names of options
     (r"baseline='(\w+)' or a token id may converge", r"--baseline \1 may do better"),
+    (r"\b(?:pass|Pass) (layout|gaps|baseline)='([\w-]+)'", r"give --\1 \2"),
     (r"\b(?:pass|with|Pass one as|Use) (target|score|baseline)=(?:'([\w-]+)')?", r"with --\1 \2"),
     (r"\bscore='([\w-]+)'", r"--score \1"),
-    (r"\bbaseline='([\w-]+)'", r"--baseline \1"),
+    (r"\b(baseline|gaps|layout)='([\w-]+)'", r"--\1 \2"),
+    (r"\b(channels|classes)=\[\.\.\.\]", r"--\1"),
+    (r"\btimes='\.\.\.'", "--time"),
+    (r"\b(rate|channel|horizon|window)=(?=[,;:. ]|$)", r"--\1"),
     (r"Compare baselines with integrand\.baselines\.diagnose\(model, x\), or average several", "Try another --baseline"),
     (r" Pass chunk=\d+ to start there\.", ""),
-    (r"\bgot (target|score|baseline|tol|path|device|max_evaluations|beam)=", r"got --\1 "),
+    (r"\bgot (target|score|baseline|tol|path|device|max_evaluations|beam|layout|window|horizon|gaps|rate)=", r"got --\1 "),
     # counting from one, as people do
     (r"\btext (\d+): ", lambda found: f"text {int(found[1]) + 1}: "),
     (r"\btext (\d+) is empty", lambda found: f"text {int(found[1]) + 1} is empty"),

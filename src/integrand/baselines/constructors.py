@@ -115,6 +115,76 @@ def blurred(x: Tensors, sigma: float | None = None) -> Tensors:
     return _each_tensor(x, blur)
 
 
+def time_mean(x: Tensors, *, dim: int = -2) -> Tensors:
+    """The mean of a series over its times, channel by channel: a signal that stays where it is on average.
+
+    Right where the question is what the *shape* of a signal does: its level is kept. What a model makes of the level itself
+    gets no credit; for that, take zero or another series.
+
+    >>> time_mean(torch.tensor([[1.0, 4.0], [3.0, 6.0]]))
+    tensor([[2., 5.],
+            [2., 5.]])
+
+    Args:
+        x: series, (time, channels) or (N, time, channels).
+        dim: the dimension of the times; -1 for (channels, time).
+
+    Returns:
+        A baseline in the structure and shape of x.
+    """
+
+    def levelled(leaf: Tensor) -> Tensor:
+        return leaf.double().mean(_time_of(leaf, dim), keepdim=True).expand(leaf.shape).to(leaf.dtype)
+
+    return _each_tensor(x, levelled)
+
+
+def trend(x: Tensors, *, times: Tensor | Sequence[float] | None = None, dim: int = -2) -> Tensors:
+    """The straight line that fits a series best (least squares), channel by channel.
+
+    Right for series that grow or fall, as forecasters see them: level and growth are kept, and what is explained is all that
+    departs from the line, seasons among it. A series that is a straight line has itself as its trend, and nothing to explain.
+
+    >>> trend(torch.tensor([[0.0], [1.0], [5.0]]))
+    tensor([[-0.5000],
+            [ 2.0000],
+            [ 4.5000]])
+
+    Args:
+        x: series, (time, channels) or (N, time, channels).
+        times: when each value was taken, (time,); by default at equal steps.
+        dim: the dimension of the times; -1 for (channels, time).
+
+    Returns:
+        A baseline in the structure and shape of x.
+    """
+
+    def fitted(leaf: Tensor) -> Tensor:
+        wide = leaf.double().movedim(_time_of(leaf, dim), -1)
+        count = wide.shape[-1]
+        given = torch.arange(count) if times is None else torch.as_tensor(times)
+        if given.shape != (count,):
+            raise InputError(f"got {tuple(given.shape)} times for {count} values; expected one for each, ({count},).")
+        at = given.to(leaf.device, torch.float64)
+        at = at - at.mean()
+        square = at.square().sum()
+        slope = (wide * at).sum(-1, keepdim=True) / (square if float(square) else 1.0)
+        line = wide.mean(-1, keepdim=True) + slope * at
+        return line.movedim(-1, _time_of(leaf, dim)).to(leaf.dtype)
+
+    return _each_tensor(x, fitted)
+
+
+def _time_of(leaf: Tensor, dim: int) -> int:
+    """The dimension of the times, checked."""
+    if not -leaf.ndim <= dim < leaf.ndim:
+        raise InputError(
+            f"got x of shape {tuple(leaf.shape)} and dim={dim}; expected series, (time, channels) or (N, time, channels). For "
+            "(time,) or (N, time) pass dim=-1."
+        )
+    return dim
+
+
 def uniform(
     x: Tensors, low: Values = 0.0, high: Values = 1.0, *, draws: int = 10, seed: int = 0, batched: bool | None = None
 ) -> Tensors:

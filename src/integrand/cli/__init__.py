@@ -20,6 +20,7 @@ EXTRAS = {
     "molecule": "molecules",
     "sequence": "sequences",
     "table": "tables",
+    "series": "series",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

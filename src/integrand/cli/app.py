@@ -112,6 +112,11 @@ COMMANDS = (
         "sequence", "apps.sequences.cli:sequence", "Which letters of DNA, RNA or a protein made a network say what it says?"
     ),
     CommandEntry(
+        "series",
+        "apps.series.cli:series",
+        "Which stretches of a signal made a model say what it says? Which past values made its forecast?",
+    ),
+    CommandEntry(
         "summary",
         "cli.table_commands:summary",
         "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",
