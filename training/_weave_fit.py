@@ -44,6 +44,8 @@ class Settings:
         balance: 1: actives weigh as much as inactives, all together; 0: as they come. Logits are shifted back afterwards.
         neutral: weight of the loss that holds the molecule of zeros at the prior.
         moving: the share of the epochs after which the statistics of the norms stay as they are; 1: they follow to the end.
+        alike: molecules of a batch have about the same size, so that there is little padding. A network without norms learns
+            less from such batches: what they have in common is their size.
         seed: of the weights and the order.
     """
 
@@ -60,6 +62,7 @@ class Settings:
     balance: float = 0.5
     neutral: float = 0.1
     moving: float = 0.5
+    alike: bool = True
     seed: int = 0
 
     def fresh(self, features: Features, tasks: int) -> Weave:
@@ -135,7 +138,7 @@ def train(
     on_device, best, kept = labels.to(device), -math.inf, None
     for epoch in range(settings.epochs):
         settle(net, fixed=epoch >= settings.moving * settings.epochs)
-        for chosen in batches(data.atom_counts, rows, settings.batch):
+        for chosen in batches(data.atom_counts, rows, settings.batch, alike=settings.alike):
             batch = data.batch(chosen)
             loss = aim.loss(net(*batch.tensors), on_device[chosen.to(device)])
             loss = loss + settings.neutral * (nothing(net, batch) - aim.neutral).square().mean()
@@ -226,9 +229,11 @@ def nothing(net: torch.nn.Module, batch: Batch) -> Tensor:
     return out
 
 
-def batches(counts: Tensor, rows: Tensor, batch: int) -> list[Tensor]:
-    """All rows in a random order, molecules of about the same size together, so that there is little padding."""
+def batches(counts: Tensor, rows: Tensor, batch: int, *, alike: bool = True) -> list[Tensor]:
+    """All rows in a random order, with ``alike`` molecules of about the same size together, so that there is little padding."""
     order = rows[torch.randperm(len(rows))]
+    if not alike:
+        return [chosen for chosen in order.split(batch) if len(chosen) > 1]
     alike = [part[counts[part].argsort()] for part in order.split(batch * 20)]
     cut = [chosen for part in alike for chosen in part.split(batch)]
     return [cut[i] for i in torch.randperm(len(cut)).tolist() if len(cut[i]) > 1]  # batch-norm needs two

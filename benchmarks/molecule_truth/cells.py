@@ -26,12 +26,14 @@ from .scores import aurocs, scores
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "training"))
 
-COMMON: dict[str, Any] = {"dropout": 0.1, "epochs": 15, "batch": 128, "moving": 1.0}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "weave": COMMON | {"modules": 2, "hidden": 32, "depth": 64, "dense": (128, 32)},
-    "message passing": COMMON | {"rounds": 3, "hidden": 64, "dense": (64,)},
+    "weave": {"modules": 2, "hidden": 32, "depth": 64, "dense": (128, 32), "dropout": 0.1}
+    | {"epochs": 15, "batch": 128, "moving": 1.0},
+    "message passing": {"rounds": 3, "hidden": 64, "dense": (64,), "dropout": 0.0}
+    | {"epochs": 20, "batch": 64, "rate": 1e-3, "alike": False},
 }
 OF_MESSAGES = ("rounds", "hidden", "dense", "dropout")
+"""Settings of the message-passing network itself; the others are of its training."""
 TOL = 0.01
 COLUMNS = {"tau": "Kendall tau", "all": "AUROC, all matches", "best": "AUROC, best set"}
 PUBLISHED_HEAD = f"published IG ({' / '.join(PUBLISHED_NETWORKS)})"

@@ -16,6 +16,9 @@ BONDED = NAMES.index("distance <= 1")
 KEPT = [column for column, name in enumerate(NAMES) if not name.startswith("distance")]
 """The features of bonds: their kind, and whether a ring holds them."""
 
+ATOMS = 16.0
+"""What sums over atoms are divided by, for all molecules alike."""
+
 
 def bonds_only(graphs: Sequence[Graph]) -> list[Graph]:
     """The same molecules with bonds as their only pairs, and without the features that say how far apart atoms are."""
@@ -31,7 +34,8 @@ class MessagePassing(nn.Module):
     """Rounds of messages along bonds, a sum over atoms, dense layers.
 
     A message to an atom is a ReLU layer of its neighbour's state and the bond's features; the new state is the old one plus a
-    ReLU layer of the old one and the sum of messages. There is no norm.
+    ReLU layer of the old one and the sum of messages. There is no norm; the sum over atoms is divided by a constant, so that
+    dense layers get numbers of about one.
 
     Args:
         atoms: features of atoms.
@@ -72,7 +76,7 @@ class MessagePassing(nn.Module):
                 said = torch.relu(message(torch.cat([sender, bonds], 2))) * near.unsqueeze(2)
                 heard = heard.scatter_add(1, _wide(ends[..., to], state), said)
             state = (state + torch.relu(update(torch.cat([state, heard], 2)))) * there.unsqueeze(2)
-        out: Tensor = self.head(state.sum(1))
+        out: Tensor = self.head(state.sum(1) / ATOMS)
         return out
 
 
