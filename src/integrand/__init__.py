@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, axioms, baselines, batch, errors, methods, paths, quadrature, text
+    from . import analysis, axioms, baselines, batch, errors, graphs, methods, paths, quadrature, text
     from .analysis import compare, compare_models, integrated_hessians
     from .api import integrated_gradients, path_attribution
     from .attribution import Attribution
@@ -46,6 +46,7 @@ __all__ = [
     "compare_models",
     "errors",
     "explain_many",
+    "graphs",
     "integrated_gradients",
     "integrated_hessians",
     "methods",

@@ -103,6 +103,9 @@ COMMANDS = (
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry(
+        "graph", "apps.graphs.cli:graph", "Which nodes and edges made a network say what it says of a graph, or of a node in it?"
+    ),
+    CommandEntry(
         "summary",
         "cli.table_commands:summary",
         "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",
