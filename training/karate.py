@@ -2,8 +2,8 @@
 
     python training/karate.py --out distributions/integrand-models/src/integrand_models
 
-Writes ``karate.json`` (the club as networkx has it) and ``karate.safetensors``, and prints how many of the 32 other members it places
-as Zachary reports. A second on one core. Needs networkx.
+Writes ``karate.json`` (the club as networkx has it) and ``karate.safetensors``, and prints how many of the 32 other members it
+places as Zachary reports. A second on one core. Needs networkx.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def trained(stored: StoredGraph, seed: int) -> tuple[KarateNetwork, float]:
 
 
 def main() -> None:
+    """Train and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

@@ -200,6 +200,7 @@ NEEDED = {
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
+    "graph": "safetensors torch_geometric matplotlib tqdm",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",

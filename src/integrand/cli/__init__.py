@@ -17,6 +17,7 @@ EXTRAS = {
     "translate": "models",
     "text": "text",
     "molecule": "molecules",
+    "graph": "graphs",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

@@ -103,7 +103,9 @@ COMMANDS = (
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry(
-        "graph", "apps.graphs.cli:graph", "Which nodes and edges made a network say what it says of a graph, or of a node in it?"
+        "graph",
+        "apps.graphs.cli:graph",
+        "Which nodes and edges made a network say what it says of a graph, or of a node in it?",
     ),
     CommandEntry(
         "summary",

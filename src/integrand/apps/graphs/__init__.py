@@ -1,6 +1,6 @@
 """Graphs of PyTorch Geometric: which nodes, edges and features a network's answer about a graph, or about a node, comes from.
 
-    result = graphs.explain(model, data, target=1)              # data: a Data; a Batch or a list gives one result for each graph
+    result = graphs.explain(model, data, target=1)              # a Data; a Batch or a list gives one result for each graph
     result = graphs.explain(model, data, node=8, edge_weights=True)     # the output of one node; the weights of edges too
     print(result.sentence, result.sums.nodes, result.sums.node_errors)
     result.save("graph.html"); result.to_pyg()

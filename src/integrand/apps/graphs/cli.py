@@ -50,7 +50,7 @@ def graph(
         str,
         typer.Argument(
             metavar="GRAPH",
-            help="A graph as node-link JSON, such as networkx writes it; or karate, the club that comes along with its network.",
+            help="A graph as node-link JSON, such as networkx writes it; or karate, the club that comes with its network.",
         ),
     ],
     node: Annotated[
@@ -160,7 +160,11 @@ def _explained(network: Any, stored: StoredGraph, node: str | None, how: dict[st
 
     target = how.pop("target")
     asked: int | str | None = int(target) if target is not None and target.isdigit() else target
-    names = {"node_names": stored.names, "feature_names": stored.features, "edge_feature_names": stored.edge_features}
+    names: dict[str, Any] = {
+        "node_names": stored.names,
+        "feature_names": stored.features,
+        "edge_feature_names": stored.edge_features,
+    }
     found: GraphAttribution = explain(network, stored.data, node=node, target=asked, **names, **how)
     return replace(found, notes=(*found.notes, *stored.notes))
 

@@ -105,8 +105,8 @@ def convention_of(model: Any, call: Call | None = None, kwargs: Mapping[str, Any
 def _parameters(model: Any) -> dict[str, bool] | None:
     """The model's arguments in their order, and whether each is needed; None where it takes any."""
     model = getattr(model, "_orig_mod", model)  # of torch.compile
-    if isinstance(model, nn.Module) and hasattr(getattr(model, "signature", None), "param_dict"):
-        known = model.signature.param_dict  # type: ignore[union-attr]  # of torch_geometric.nn.Sequential
+    known: Any = getattr(getattr(model, "signature", None), "param_dict", None)  # of torch_geometric.nn.Sequential
+    if known is not None:
         return {name: one.default is inspect.Parameter.empty for name, one in known.items()}
     try:
         signature = inspect.signature(model.forward if isinstance(model, nn.Module) else model)
@@ -151,7 +151,7 @@ def weights_route(model: Any, convention: Convention, graphs: Sequence[Any], wan
     if not any(isinstance(one, layers) for one in _modules(model)):
         raise OptionError(
             "got edge_weights for a model that takes no argument edge_weight and has no layer of PyTorch Geometric whose "
-            "messages could be scaled; expected one of these. Leave edge_weights out, or give the model an argument edge_weight."
+            "messages could be scaled; expected one of these. Leave edge_weights out, or give the model such an argument."
         )
     return "messages"
 
@@ -230,7 +230,7 @@ class UnionCall(nn.Module):
         return self._chosen(out, graph, which)
 
     def union(self, which: Tensor) -> Any:
-        """The disjoint union of copies of graphs, without what is explained: a ``Batch`` that may be given tensors of its own."""
+        """The disjoint union of copies of graphs, without what is explained: a ``Batch`` to be given tensors of its own."""
         key = tuple(which.tolist())
         if key not in self._unions:
             while len(self._unions) >= KEPT:

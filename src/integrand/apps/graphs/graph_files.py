@@ -148,7 +148,7 @@ def _features(
         if lacking is not None:
             known = ", ".join(_numeric(nodes, ("id",))) or "none"
             raise OptionError(
-                f"{name}: node {lacking} has no number {shown(key)!r}; expected attributes that are numbers for all nodes: {known}."
+                f"{name}: node {lacking} has no number {shown(key)!r}; expected attributes that are numbers for all: {known}."
             )
     if not columns:
         called = tuple(f"is {one.get('name', one.get('label', one.get('id')))}" for one in nodes)

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ...errors import InputError, MissingExtraError, OptionError
 
-InputName = Literal["x", "edge_attr", "edge_weight"]
-
 NODES, EDGES, WEIGHTS = "x", "edge_attr", "edge_weight"
 """What can be explained of a graph: the names are those of PyTorch Geometric."""
 
@@ -22,7 +20,11 @@ Given = float | int | Tensor | Literal["mean"] | None
 
 
 def geometric(part: str) -> Any:
-    """A module of PyTorch Geometric, such as ``data``; a :class:`~integrand.errors.MissingExtraError` if it is not installed."""
+    """A module of PyTorch Geometric, such as ``data``.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
         return import_module(f"torch_geometric.{part}")
     except ImportError:
@@ -42,7 +44,7 @@ class GraphSet:
     """
 
     graphs: tuple[Any, ...]
-    names: tuple[InputName, ...]
+    names: tuple[str, ...]
     leaves: tuple[Tensor, ...]
     baseline: tuple[Tensor, ...]
     single: bool
@@ -144,7 +146,7 @@ def gathered(
     graphs, single = listed(data)
     for number, graph in enumerate(graphs):
         check_graph(graph, "the graph" if single else f"graph {number}")
-    names: list[InputName] = ["x"]
+    names = ["x"]
     of_edges = [graph.get(EDGES) for graph in graphs]
     if all(isinstance(given, Tensor) and given.is_floating_point() for given in of_edges):
         names.append("edge_attr")
@@ -169,12 +171,12 @@ def gathered(
     return GraphSet(graphs, tuple(names), leaves, begin, single)
 
 
-def _tensor(graph: Any, name: InputName, mixed_weights: bool) -> Tensor:
+def _tensor(graph: Any, name: str, mixed_weights: bool) -> Tensor:
     """One explained tensor of a graph."""
-    held = graph.get(name)
-    if name != WEIGHTS or (held is not None and mixed_weights):
-        return held.detach()  # type: ignore[no-any-return]
-    return graph.x.new_ones(edges_of(graph))  # type: ignore[no-any-return]
+    held: Tensor | None = graph.get(name)
+    if held is None or (name == WEIGHTS and not mixed_weights):
+        held = torch.ones(edges_of(graph), dtype=graph.x.dtype, device=graph.x.device)
+    return held.detach()
 
 
 def _start(given: Given, tensor: Tensor, all_of_them: Sequence[Tensor], name: str) -> Tensor:

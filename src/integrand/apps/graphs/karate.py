@@ -1,8 +1,8 @@
 """A real example that needs no code: Zachary's karate club, and a graph convolutional network that tells its two sides apart.
 
-In 1977 Zachary described how 34 members of a karate club split into two, one with the instructor (Mr. Hi) and one with the club's
-officer. The weight of an edge is the number of contexts in which two members met outside of the club. The network knows the side
-of these two only, and who met whom; see the model card, ``karate.md`` in the distribution ``integrand-models``.
+In 1977 Zachary described how 34 members of a karate club split into two, one with the instructor (Mr. Hi) and one with the
+club's officer. The weight of an edge is the number of contexts in which two members met outside of the club. The network
+knows the side of these two only, and who met whom; see the model card, ``karate.md`` in the distribution ``integrand-models``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .graph_inputs import geometric
 
 CLASSES = ("Mr. Hi", "Officer")
 HIDDEN = 8
-PURPOSE = "the karate club"
+PURPOSE = "explaining the karate club"
 
 
 class KarateNetwork(nn.Module):
@@ -49,7 +49,7 @@ class KarateNetwork(nn.Module):
 
 @cache
 def _held() -> Any:
-    raw = read_bytes(shipped("karate.json", PURPOSE, extra="graphs"), what="the karate club", most=1 << 20)
+    raw = read_bytes(shipped("karate.json", PURPOSE), what="the karate club", most=1 << 20)
     return json.loads(raw)
 
 
@@ -61,13 +61,13 @@ def karate_club() -> StoredGraph:
 def karate_network() -> KarateNetwork:
     """The trained network, in eval mode."""
     network = KarateNetwork()
-    file = shipped("karate.safetensors", PURPOSE, extra="graphs")
+    file = shipped("karate.safetensors", PURPOSE)
     state, _ = read_safetensors(file, what="the karate club's network")
     try:
         network.load_state_dict(state)
     except RuntimeError:
         raise FileError(
             f"{file.name} of the installed integrand-models is not the network of this integrand; expected a version that "
-            "belongs to it. Install it with: pip install --upgrade 'integrand[graphs,models]'"
+            "belongs to it. Install it with: pip install --upgrade 'integrand[models]'"
         ) from None
     return network.eval().requires_grad_(False)

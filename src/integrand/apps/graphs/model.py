@@ -15,7 +15,7 @@ from torch import Tensor
 from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...certificate import Certificate
-from ...errors import InputError, OptionError, TargetError
+from ...errors import OptionError, TargetError
 from ...functions.target import Score
 from ...render.notebook import ResultList
 from ...sum_errors import ErrorDraws
@@ -49,23 +49,23 @@ def explain(
 ) -> Any:
     """Attribute a model's output for a graph, or for one of its nodes, to the features of nodes and edges, to a tolerance.
 
-    Explained are ``data.x``, ``data.edge_attr`` where there is one of floats, and with ``edge_weights`` the weights of edges. Each
-    graph is an example of its own, with its own certificate; the points on its path go through the model as copies that are not
-    connected, in one large graph as PyTorch Geometric's loaders make it.
+    Explained are ``data.x``, ``data.edge_attr`` where there is one of floats, and with ``edge_weights`` the weights of edges.
+    Each graph is an example of its own, with its own certificate; the points on its path go through the model as copies that
+    are not connected, in one large graph as PyTorch Geometric's loaders make it.
 
     Args:
         model: a module in eval mode, or any callable, called as ``model(data)`` if it takes one argument, and else as
             ``model(x, edge_index, ...)`` with what it takes by name of what the graph has: ``edge_attr``, ``edge_weight``,
             ``batch``, ``pos`` and so on.
         data: a ``Data``; or several as a ``Batch`` or a list.
-        baseline: where the paths start. None: zeros. A number, one row for all nodes, a tensor like ``x``, or ``"mean"``, the mean
-            of all nodes. Or a dict with ``x``, ``edge_attr`` and ``edge_weight``, each so; zeros for those that are left out.
+        baseline: where the paths start. None: zeros. A number, one row for all nodes, a tensor like ``x``, or ``"mean"``, the
+            mean of all nodes. Or a dict with ``x``, ``edge_attr`` and ``edge_weight``, each so; zeros for what is left out.
         target: the class or output to explain, by number or by its name in ``classes``; one for each graph as a list. None:
             the only output, or the class with the highest score.
         node: for models with an output for each node, the node whose output is explained, by number or by its name in
             ``node_names``; one for each graph as a list.
-        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax, or through
-            the sigmoid where there is one output.
+        score: ``logit`` takes outputs as they are; ``probability`` and ``log-probability`` pass them through softmax, or
+            through the sigmoid where there is one output.
         edge_weights: explain the weight of each edge as well, from 0 (the edge is not there) to ``data.edge_weight``, or to 1
             where the graph has none. ``"argument"``: the model takes them as ``edge_weight``. ``"messages"``: they multiply the
             messages of each layer of PyTorch Geometric, as its own explainers do it, from 0 to 1. True: the argument where the
@@ -103,7 +103,7 @@ def explain(
     naming.check(graphs)
     facts = _facts(model, convention, graphs, baseline, route)
     found = [
-        _result(row, graphs, result, naming, None if nodes is None else nodes[row], score, facts)
+        _result(row, graphs, result, naming, None if nodes is None else nodes[row], score, facts, convention)
         for row in range(len(graphs.graphs))
     ]
     return found[0] if single else ResultList(found)
@@ -132,7 +132,7 @@ class GraphNaming:
         wide = {NODES: self.features, EDGES: self.edge_features}
         for name, names in wide.items():
             if names and name in graphs.names:
-                width = graphs.leaves[graphs.names.index(name)].shape[2:].numel()  # type: ignore[arg-type]
+                width = graphs.leaves[graphs.names.index(name)].shape[2:].numel()
                 if len(names) != width:
                     raise OptionError(f"got {len(names)} names for the {width} columns of {name}; expected one for each.")
         if self.nodes and len(self.nodes) != nodes_of(graphs.graphs[0]):
@@ -230,6 +230,7 @@ def _result(
     node: int | None,
     score: Score,
     facts: Mapping[str, str],
+    convention: Convention,
 ) -> GraphAttribution:
     """What was found for one graph, without padding."""
     graph, mine = graphs.graphs[row], _row(result, row)
@@ -261,6 +262,7 @@ def _result(
         feature_names=() if grouped else naming.features,
         edge_feature_names=() if grouped else naming.edge_features,
         meta=dict(facts) | {"output": label},
+        passed=tuple(name for name in convention.names if name != "batch" and graph.get(name) is not None),
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of a graph: what the model says, the graph next to bars of what matters most, tables below. Every text is escaped."""
+"""The page of a graph: what the model says, the graph beside bars of what matters most, tables below. Every text is escaped."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ figure .said{min-height:2.8em;margin:.25rem 0}
 .parts :is(td,thead th):nth-child(3){white-space:nowrap;text-align:right;padding:.16rem .25rem .16rem .8rem;
 font-variant-numeric:tabular-nums}
 .parts .track{min-width:4rem;width:40%;padding:0}
+.parts .track i{top:.2rem;bottom:auto;height:1.1rem}
 .parts .p{left:50%;background:FOR}
 .parts .n{right:50%;background:AGAINST}
 .parts tr:is(.saying,.across){background:var(--card)}

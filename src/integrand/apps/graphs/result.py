@@ -1,4 +1,4 @@
-"""The result for a graph: the attribution of an output to each node, each edge and each feature, with the errors of the sums."""
+"""The result for a graph: the attribution of an output to each node, edge and feature, with the errors of the sums."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class GraphSums:
                 return np.zeros(0), np.zeros(0)
             return found[name].values[0].numpy(), found[name].errors[0].numpy()
 
-        pairs = [part for name in ("nodes", "edges") for part in of(name)]
-        rest = [part for name in ("links", "features", "edge_features") for part in of(name)]
-        return GraphSums(*pairs, links, *rest)
+        return GraphSums(*of("nodes"), *of("edges"), links, *of("links"), *of("features"), *of("edge_features"))
 
     __repr__ = short_repr
 
@@ -90,8 +88,8 @@ class GraphAttribution:
         graph: the ``Data``, on the CPU.
         label: the output that is explained, in words.
         node_values: what each feature of each node adds, (nodes, features); one column where only sums were kept.
-        edge_values: what each feature of each edge adds, (edges, features), in the order of ``edge_index``; None if they were not
-            explained. Where only sums were kept, one column with the weight in it.
+        edge_values: what each feature of each edge adds, (edges, features), in the order of ``edge_index``; None if they were
+            not explained. Where only sums were kept, one column with the weight in it.
         weight_values: what the weight of each edge adds, (edges,); None if it was not explained.
         sums: by node, edge, link and feature, with their errors.
         certificate: how far the values can be trusted.
@@ -102,6 +100,7 @@ class GraphAttribution:
         edge_feature_names: names of the columns of ``edge_attr``.
         meta: how it was made, name by name.
         notes: what a reader must not miss.
+        passed: what else of the graph the model was called with, by name.
     """
 
     graph: Any
@@ -118,6 +117,7 @@ class GraphAttribution:
     edge_feature_names: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> Floats:
@@ -126,7 +126,7 @@ class GraphAttribution:
 
     @property
     def edges(self) -> Floats:
-        """What each edge's features and weight add, (edges,) in the order of ``edge_index``; empty if nothing of edges was explained."""
+        """What each edge adds, (edges,), in the order of ``edge_index``; empty if nothing of edges was explained."""
         return self.sums.edges
 
     @cached_property
@@ -158,7 +158,7 @@ class GraphAttribution:
 
     def link_name(self, link: int) -> str:
         """The name of a link for people: its ends, with an arrow where there is an edge in one direction only."""
-        a, b = (self.name(int(node)) for node in self.sums.links[link])
+        a, b = (self.node_names[node] if self.node_names else str(node) for node in self.sums.links[link].tolist())
         arrow = self._arrows[link]
         return f"{a} → {b}" if arrow > 0 else f"{b} → {a}" if arrow < 0 else f"{a} – {b}"
 
@@ -288,7 +288,7 @@ class GraphAttribution:
         return [{"name": name(i), "value": value, "error": error} for i, (value, error) in enumerate(pairs)]
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each node and each edge: ``kind``, ``node`` or ``source`` and ``target``, ``name``, ``value``, ``error``."""
+        """A row for each node and each edge: ``kind``, ``source``, ``target``, ``name``, ``value``, ``error``."""
         sums = self.sums
         rows = [
             {"kind": "node", "source": i, "target": "", "name": self.name(i), "value": value, "error": error}
@@ -303,7 +303,8 @@ class GraphAttribution:
     def to_pyg(self) -> Any:
         """The result as PyTorch Geometric's ``Explanation``, with which its metrics and drawings work.
 
-        ``node_mask`` is (nodes, features) and ``edge_mask`` (edges,), where edges were explained; both have signs.
+        ``node_mask`` is (nodes, features) and ``edge_mask`` (edges,), where edges were explained; both have signs. Its
+        metrics also ask for ``target``, the classes of all nodes or graphs, which is the caller's to set.
         """
         import torch
 
@@ -315,6 +316,7 @@ class GraphAttribution:
         found = kind(**kept | given)
         if self.node is not None:
             found.index = self.node
+        found._model_args = list(self.passed)  # where its metrics look for what else to call the model with
         found.validate()
         return found
 

@@ -173,7 +173,7 @@ def _scaled(places: Places) -> tuple[Places, tuple[int, int]]:
     step = min(STEP, (WIDEST - 2 * MARGIN) / max(float(span[0]), 1.0))
     size = np.maximum(span * step + 2 * MARGIN, (240, 120))
     moved = (places - low) * step + (size - span * step) / 2
-    return moved, (int(math.ceil(size[0])), int(math.ceil(size[1])))
+    return moved, (math.ceil(size[0]), math.ceil(size[1]))
 
 
 def told(name: str, value: float, error: float) -> str:
@@ -215,7 +215,8 @@ def svg_of(drawing: GraphDrawing, *, ident: str = "", live: bool = False, title:
     font = ' font-family="system-ui,-apple-system,Segoe UI,Roboto,sans-serif"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg"{named} viewBox="0 0 {width:d} {height:d}" width="{width:d}" '
-        f'height="{height:d}"{font} role="{"group" if live else "img"}" aria-label="The graph, its nodes coloured by what they add">'
+        f'height="{height:d}"{font} role="{"group" if live else "img"}" '
+        'aria-label="The graph, its nodes coloured by what they add">'
         f"{paper}<g{shift}>{inside}</g>{texts}</svg>"
     )
 
@@ -262,7 +263,9 @@ def _way(a: Places, b: Places, radius: float) -> str:
     """A straight line, or a loop above a node."""
     if np.allclose(a, b):
         x, y, r = float(a[0]), float(a[1]), radius
-        return f"M{x - r * 0.6:.1f} {y - r * 0.7:.1f}C{x - 2 * r:.1f} {y - 3 * r:.1f} {x + 2 * r:.1f} {y - 3 * r:.1f} {x + r * 0.6:.1f} {y - r * 0.7:.1f}"
+        corners = [(-0.6, -0.7), (-2.0, -3.0), (2.0, -3.0), (0.6, -0.7)]
+        start, *others = (f"{x + r * dx:.1f} {y + r * dy:.1f}" for dx, dy in corners)
+        return f"M{start}C{' '.join(others)}"
     return f"M{a[0]:.1f} {a[1]:.1f}L{b[0]:.1f} {b[1]:.1f}"
 
 

@@ -77,10 +77,18 @@ def _nodes(axes: Axes, drawing: GraphDrawing) -> None:
     limit, radius = drawing.limit or 1.0, drawing.radius
     colours = [LIGHT.area(value / limit if math.isfinite(value) else 0.0) for value in drawing.values.tolist()]
     size = _points(2 * radius) ** 2
-    axes.scatter(*drawing.places.T, s=size, c=colours, edgecolors=GREY, linewidths=0.7, zorder=2)
+    axes.scatter(drawing.places[:, 0], drawing.places[:, 1], s=size, c=colours, edgecolors=GREY, linewidths=0.7, zorder=2)
     if drawing.marked:
         rings = drawing.places[list(drawing.marked)]
-        axes.scatter(*rings.T, s=_points(2 * radius + 8) ** 2, facecolors="none", edgecolors=INK, linewidths=1.8, zorder=2)
+        axes.scatter(
+            rings[:, 0],
+            rings[:, 1],
+            s=_points(2 * radius + 8) ** 2,
+            facecolors="none",
+            edgecolors=INK,
+            linewidths=1.8,
+            zorder=2,
+        )
     if len(drawing.names) > LABELLED:
         return
     for name, (x, y) in zip(drawing.names, drawing.places.tolist(), strict=True):

@@ -24,8 +24,8 @@ GAP = 1.0
 def layout(count: int, ends: Ends) -> Places:
     """Places of nodes in the plane, (count, 2), with edges of about length 1.
 
-    Each connected part is laid out by stress majorisation (Gansner, Koren and North 2004): distances on paper follow those along
-    edges, near ones most. Parts stand next to each other in rows, the largest first. Nothing is drawn at random.
+    Each connected part is laid out by stress majorisation (Gansner, Koren and North 2004): distances on paper follow those
+    along edges, near ones most. Parts stand next to each other in rows, the largest first. Nothing is drawn at random.
 
     Args:
         count: how many nodes there are.
