@@ -27,6 +27,8 @@ CORE_LIMIT = 1_500_000
 
 WEIGHTS = {
     "imagenet.txt",
+    "karate.json",
+    "karate.safetensors",
     "openchemlib.js",
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
@@ -38,7 +40,7 @@ WEIGHTS = {
     "weave-w2n2-simple.safetensors",
     "weave-w2n2.safetensors",
 }
-CARDS = {"molecules.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {"karate.md", "molecules.md", "questions.md", "retina.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -115,22 +115,27 @@ def test_node_features_edge_features_against_a_plain_sum(features):
 
 
 @pytest.mark.parametrize("route", ["argument", "messages"])
-def test_edge_weights_against_a_plain_sum(route):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edge_weights_against_a_plain_sum(route, weighted):
     from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
     data, net = ring(6, extra=1), Convolutions(pooled=False)
+    if weighted:
+        data.edge_weight = torch.rand(data.edge_index.shape[1], generator=torch.Generator().manual_seed(5)).double() + 0.5
     result = ig.graphs.explain(net, data, node=2, target=1, tol=1e-4, edge_weights=route)
 
     def score(x, weights):
         if route == "argument":
             return net(x, data.edge_index, weights)[2, 1]
         set_masks(net, weights, data.edge_index, apply_sigmoid=False)
-        out = net(x, data.edge_index)[2, 1]
+        out = net(x, data.edge_index, data.get("edge_weight"))[2, 1]
         clear_masks(net)
         return out
 
-    ones = torch.ones(data.edge_index.shape[1], dtype=torch.float64)
-    nodes, weights = plain(score, [torch.zeros_like(data.x), torch.zeros_like(ones)], [data.x, ones])
+    end = torch.ones(data.edge_index.shape[1], dtype=torch.float64)
+    if weighted and route == "argument":
+        end = data.edge_weight
+    nodes, weights = plain(score, [torch.zeros_like(data.x), torch.zeros_like(end)], [data.x, end], points=300)
     assert result.node_values == pytest.approx(nodes.numpy(), abs=3e-4)
     assert result.weight_values == pytest.approx(weights.numpy(), abs=3e-4)
     assert all(layer.explain is not True and layer._edge_mask is None for layer in (net.first, net.second))

@@ -204,7 +204,9 @@ class UnionCall(nn.Module):
         self.model, self.convention, self.graphs, self.route = model, convention, graphs, route
         self.training = bool(getattr(model, "training", False))  # not train(): parts of the model may be in other modes
         self.nodes = None if nodes is None else torch.tensor(nodes)
-        self.rest = [_without(graph, graphs.names) for graph in graphs.graphs]
+        # Factors of messages are an input of their own: weights that a graph has are passed on beside them.
+        replaced = [name for name in graphs.names if name != WEIGHTS or route != "messages"]
+        self.rest = [_without(graph, replaced) for graph in graphs.graphs]
         self.counts = {name: torch.tensor(graphs.count(name)) for name in graphs.names}
         self._unions: dict[tuple[int, ...], Any] = {}
 

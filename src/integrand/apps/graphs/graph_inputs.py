@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, MissingExtraError, OptionError
+from ...words import short_repr
 
 NODES, EDGES, WEIGHTS = "x", "edge_attr", "edge_weight"
 """What can be explained of a graph: the names are those of PyTorch Geometric."""
@@ -31,7 +32,7 @@ def geometric(part: str) -> Any:
         raise MissingExtraError("torch_geometric", "graphs", "explaining graphs") from None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphSet:
     """Graphs, one example each, with their explained tensors padded to the largest.
 
@@ -48,6 +49,8 @@ class GraphSet:
     leaves: tuple[Tensor, ...]
     baseline: tuple[Tensor, ...]
     single: bool
+
+    __repr__ = short_repr
 
     def count(self, name: str) -> list[int]:
         """How many rows each graph has of an input: its nodes, or its edges."""
@@ -176,7 +179,8 @@ def _tensor(graph: Any, name: str, mixed_weights: bool) -> Tensor:
     held: Tensor | None = graph.get(name)
     if held is None or (name == WEIGHTS and not mixed_weights):
         held = torch.ones(edges_of(graph), dtype=graph.x.dtype, device=graph.x.device)
-    return held.detach()
+    out: Tensor = held.detach()
+    return out
 
 
 def _start(given: Given, tensor: Tensor, all_of_them: Sequence[Tensor], name: str) -> Tensor:

@@ -8,6 +8,7 @@ knows the side of these two only, and who met whom; see the model card, ``karate
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -55,7 +56,7 @@ def _held() -> Any:
 
 def karate_club() -> StoredGraph:
     """The club as a graph: features are identities, ``edge_weight`` how many contexts two members met in."""
-    return parsed_graph(_held(), "karate.json", features=None)
+    return replace(parsed_graph(_held(), "karate.json"), notes=())  # identities are meant
 
 
 def karate_network() -> KarateNetwork:

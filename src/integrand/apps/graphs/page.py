@@ -42,7 +42,7 @@ figure .said{min-height:2.8em;margin:.25rem 0}
 .side h3{margin:.2rem 0 .3rem}
 .parts{table-layout:auto}
 .parts thead th{font-weight:400;font-size:.8125rem;color:var(--soft)}
-.parts th[scope=row]{font-weight:400;max-width:14rem;overflow-wrap:anywhere}
+.parts th[scope=row]{font-weight:400;max-width:14rem;overflow-wrap:break-word}
 .parts :is(th,td){padding:.16rem .6rem .16rem 0}
 .parts :is(td,thead th):nth-child(3){white-space:nowrap;text-align:right;padding:.16rem .25rem .16rem .8rem;
 font-variant-numeric:tabular-nums}
@@ -57,6 +57,7 @@ font-variant-numeric:tabular-nums}
 .more>summary{color:var(--ink);font-weight:550}
 @media(prefers-color-scheme:dark){.sheet .link.told{stroke:var(--d)}.sheet .node{fill:var(--d)}
 .key .ramp{background:DARKER}}
+@media(max-width:40rem){.parts .track{width:28%;min-width:3.5rem}}
 @media(max-width:56rem){.graph .glance{grid-template-columns:minmax(0,1fr)}}
 """.strip()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...certificate import ExampleCertificate
 from ...errors import OptionError
-from ...files import write_bytes, write_text
+from ...files import marked, write, write_bytes, write_text
 from ...render.certificate_text import trust
 from ...sum_errors import Sums
 from ...words import cell, finite, number, percent, plus_minus, short_repr, shown
@@ -336,13 +335,9 @@ class GraphAttribution:
         elif ending == ".svg":
             from ...render.graph import svg
 
-            write_text(where, svg(self.drawing(), title=self.answer, foot=self._foot))
-        elif ending in (".png", ".pdf"):
-            from ...render.graph import picture
-
-            write_bytes(where, picture(self.drawing(), ending, title=self.answer, foot=self._foot, **options))
-        elif ending == ".json":
-            write_text(where, json.dumps(self.to_dict(), indent=1, allow_nan=False))
+            write_bytes(where, marked(svg(self.drawing(), title=self.answer, foot=self._foot)))
+        elif ending in (".png", ".pdf", ".json"):
+            write(where, options, picture=self.figure, numbers=self.to_dict)
         elif ending == ".csv":
             write_text(where, self._csv())
         else:
@@ -352,7 +347,8 @@ class GraphAttribution:
     def _csv(self) -> str:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        rows = self.table()
+        whole = {"score": self.score, "baseline_score": self.baseline_score, "status": self.certificate.status.value}
+        rows = [row | whole for row in self.table()]
         writer.writerow(rows[0])
         for row in rows:
             known = ("" if isinstance(value, float) and not math.isfinite(value) else value for value in row.values())

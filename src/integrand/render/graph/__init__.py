@@ -7,7 +7,6 @@ figure(drawing)                          # with matplotlib
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 from ...errors import MissingExtraError
@@ -16,7 +15,7 @@ from .graph_drawing import GraphDrawing, svg_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GraphDrawing", "figure", "picture", "svg"]
+__all__ = ["GraphDrawing", "figure", "svg"]
 
 
 def svg(drawing: GraphDrawing, *, title: str = "", foot: str = "") -> str:
@@ -46,19 +45,3 @@ def figure(drawing: GraphDrawing, *, title: str = "", foot: str = "") -> Figure:
     except ImportError:
         raise MissingExtraError("matplotlib", "pictures", "drawing a graph") from None
     return draw(drawing, title=title, foot=foot)
-
-
-def picture(drawing: GraphDrawing, ending: str, *, title: str = "", foot: str = "") -> bytes:
-    """The graph as the bytes of a ``.png`` or ``.pdf`` file.
-
-    Args:
-        drawing: what to draw.
-        ending: which of the two.
-        title: a line above.
-        foot: a line below.
-    """
-    from ...files import picture_marks
-
-    made, buffer = figure(drawing, title=title, foot=foot), io.BytesIO()
-    made.savefig(buffer, format=ending.lstrip("."), dpi=200, metadata=picture_marks(ending))
-    return buffer.getvalue()

@@ -14,7 +14,9 @@ from ..figures import GREY, INK, FigureCell
 from ..molecule.molecule_drawing import LIGHT
 from .graph_drawing import FAINT, LABELLED, GraphDrawing
 
-DPI = 100.0
+DPI, SHARP = 100.0, 150.0
+"""Pixels of a drawing to an inch, and those of the picture."""
+
 LEFT_OUT = 7.5
 """The size of the line on what is not drawn, in points."""
 
@@ -30,7 +32,7 @@ def draw(drawing: GraphDrawing, *, title: str = "", foot: str = "") -> FigureCel
     wide, tall = (side / DPI for side in drawing.size)
     wide = max(wide, 4.2)
     head, low = (0.42 if title else 0.1), 0.62
-    figure = FigureCell(figsize=(wide, tall + head + low), dpi=DPI)
+    figure = FigureCell(figsize=(wide, tall + head + low), dpi=SHARP)
     axes = figure.add_axes((0.0, low / (tall + head + low), 1.0, tall / (tall + head + low)))
     spare = (wide * DPI - drawing.size[0]) / 2
     axes.set_xlim(-spare, drawing.size[0] + spare)
