@@ -34,6 +34,7 @@ NAMES = {
     "compare_models",
     "errors",
     "explain_many",
+    "graphs",
     "integrated_gradients",
     "integrated_hessians",
     "methods",

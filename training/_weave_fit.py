@@ -18,7 +18,10 @@ from integrand.apps.molecules.molgraph import ATOM_FEATURES, Batch, Features, Gr
 from integrand.apps.molecules.weave import MaskedNorm, Weave
 
 Task = Literal["classification", "regression"]
-Judge = Callable[[Weave], float]
+Judge = Callable[[Any], float]
+Maker = Callable[[int, int, int], torch.nn.Module]
+"""Makes a network of the same call as :class:`Weave` with a ``head`` whose last layer is linear, from the number of features of
+atoms and of pairs and of numbers that come out."""
 
 NEUTRAL_ROWS = 32  # molecules of each batch that are also shown with all features zero
 
@@ -41,6 +44,8 @@ class Settings:
         balance: 1: actives weigh as much as inactives, all together; 0: as they come. Logits are shifted back afterwards.
         neutral: weight of the loss that holds the molecule of zeros at the prior.
         moving: the share of the epochs after which the statistics of the norms stay as they are; 1: they follow to the end.
+        alike: molecules of a batch have about the same size, so that there is little padding. A network without norms learns
+            less from such batches: what they have in common is their size.
         seed: of the weights and the order.
     """
 
@@ -57,6 +62,7 @@ class Settings:
     balance: float = 0.5
     neutral: float = 0.1
     moving: float = 0.5
+    alike: bool = True
     seed: int = 0
 
     def fresh(self, features: Features, tasks: int) -> Weave:
@@ -73,8 +79,9 @@ def fit(
     seed: int = 0,
     device: str | torch.device = "cpu",
     valid: tuple[Sequence[Graph], Tensor | np.ndarray | Sequence[float]] | None = None,
+    make: Maker | None = None,
     **settings: Any,
-) -> Weave:
+) -> Any:
     """Train a network on any labels.
 
     Args:
@@ -84,6 +91,7 @@ def fit(
         seed: of the weights and the order.
         device: where to train, and where the network stays.
         valid: molecules and labels on which the best epoch is chosen (by ROC-AUC, or the squared error); else the last.
+        make: another network than a Weave network.
         settings: of :class:`Settings`, such as ``modules=2, hidden=32, epochs=30, batch=64, rate=2e-3``.
 
     Returns:
@@ -95,12 +103,19 @@ def fit(
     if valid is not None:
         others, truth = Packed.of(valid[0]).to(device), _columns(valid[1])
         judge = lambda net: _quality(predict(net, others), truth.numpy(), task)  # noqa: E731
-    return train(Packed.of(graphs).to(device), _columns(labels), torch.arange(len(graphs)), features, chosen, judge)
+    data = Packed.of(graphs).to(device)
+    return train(data, _columns(labels), torch.arange(len(graphs)), features, chosen, judge, make)
 
 
 def train(
-    data: Packed, labels: Tensor, rows: Tensor, features: Features, settings: Settings, judge: Judge | None = None
-) -> Weave:
+    data: Packed,
+    labels: Tensor,
+    rows: Tensor,
+    features: Features,
+    settings: Settings,
+    judge: Judge | None = None,
+    make: Maker | None = None,
+) -> Any:
     """A network that learnt some rows of the data, as it was after the epoch that the judge liked best.
 
     Args:
@@ -110,10 +125,12 @@ def train(
         features: of the data.
         settings: all else.
         judge: the higher, the better; asked after each epoch of the second half.
+        make: another network than a Weave network.
     """
     torch.manual_seed(settings.seed)
-    device = data.atoms.device
-    net = settings.fresh(features, labels.shape[1]).to(device).train()
+    device, tasks = data.atoms.device, labels.shape[1]
+    net = make(data.atoms.shape[1], data.pairs.shape[1], tasks) if make else settings.fresh(features, tasks)
+    net = net.to(device).train()
     aim = Aim.of(labels[rows], settings).to(device)
     steps = settings.epochs * -(-len(rows) // settings.batch)
     optimizer = torch.optim.AdamW(net.parameters(), settings.rate, weight_decay=settings.decay, fused=device.type == "cuda")
@@ -121,7 +138,7 @@ def train(
     on_device, best, kept = labels.to(device), -math.inf, None
     for epoch in range(settings.epochs):
         settle(net, fixed=epoch >= settings.moving * settings.epochs)
-        for chosen in batches(data.atom_counts, rows, settings.batch):
+        for chosen in batches(data.atom_counts, rows, settings.batch, alike=settings.alike):
             batch = data.batch(chosen)
             loss = aim.loss(net(*batch.tensors), on_device[chosen.to(device)])
             loss = loss + settings.neutral * (nothing(net, batch) - aim.neutral).square().mean()
@@ -179,9 +196,9 @@ class Aim:
         return (F.binary_cross_entropy_with_logits(out, labels, reduction="none") * weights).sum() / weights.sum()
 
     @torch.no_grad()
-    def unscale(self, net: Weave) -> None:
+    def unscale(self, net: Any) -> None:
         """Let the network give values in their own unit, or logits at the frequency of the actives."""
-        last: torch.nn.Linear = net.head[-1]  # type: ignore[assignment]
+        last: torch.nn.Linear = net.head[-1]
         if self.task == "regression":
             last.weight *= self.scale[:, None]
             last.bias.mul_(self.scale).add_(self.mean)
@@ -189,7 +206,7 @@ class Aim:
             last.bias -= self.weight.log()
 
 
-def settle(net: Weave, *, fixed: bool) -> None:
+def settle(net: torch.nn.Module, *, fixed: bool) -> None:
     """Train mode, later on with the statistics of the norms fixed.
 
     Batches hold molecules of one size, whose statistics are not those of all molecules: the network has to get used to
@@ -201,7 +218,7 @@ def settle(net: Weave, *, fixed: bool) -> None:
             module.train(not fixed)
 
 
-def nothing(net: Weave, batch: Batch) -> Tensor:
+def nothing(net: torch.nn.Module, batch: Batch) -> Tensor:
     """What the network says of some molecules with all features zero, the baseline of attributions: (rows, tasks)."""
     modes = [(module, module.training) for module in net.modules()]
     net.eval()  # statistics of zeros are not those of molecules
@@ -212,16 +229,18 @@ def nothing(net: Weave, batch: Batch) -> Tensor:
     return out
 
 
-def batches(counts: Tensor, rows: Tensor, batch: int) -> list[Tensor]:
-    """All rows in a random order, molecules of about the same size together, so that there is little padding."""
+def batches(counts: Tensor, rows: Tensor, batch: int, *, alike: bool = True) -> list[Tensor]:
+    """All rows in a random order, with ``alike`` molecules of about the same size together, so that there is little padding."""
     order = rows[torch.randperm(len(rows))]
+    if not alike:
+        return [chosen for chosen in order.split(batch) if len(chosen) > 1]
     alike = [part[counts[part].argsort()] for part in order.split(batch * 20)]
     cut = [chosen for part in alike for chosen in part.split(batch)]
     return [cut[i] for i in torch.randperm(len(cut)).tolist() if len(cut[i]) > 1]  # batch-norm needs two
 
 
 @torch.no_grad()
-def predict(net: Weave, data: Packed, rows: Tensor | None = None, batch: int = 2048) -> np.ndarray:
+def predict(net: torch.nn.Module, data: Packed, rows: Tensor | None = None, batch: int = 2048) -> np.ndarray:
     """What the network, in eval mode, says of some molecules: (rows, tasks)."""
     chosen = torch.arange(len(data)) if rows is None else rows
     order = data.atom_counts[chosen].argsort()

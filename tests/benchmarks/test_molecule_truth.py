@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,12 +19,26 @@ from rdkit.Chem import Crippen
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import _molecule_truth_labels as labels
-from benchmarks._molecule_truth_labels import TASKS, Example, Pattern, Task, balanced, crippen_terms, example, explanations
-from benchmarks._molecule_truth_maps import ALONE, METHODS, NAMES, maps_of, per_atom
-from benchmarks._molecule_truth_scores import aurocs, kendall, scores
-from benchmarks.molecule_truth import PUBLISHED, Sizes, measure, parts_of, table
-from integrand.apps.molecules.molgraph import graph
+from benchmarks.molecule_truth import labels
+from benchmarks.molecule_truth.__main__ import main
+from benchmarks.molecule_truth.cells import PUBLISHED_HEAD, measure, table
+from benchmarks.molecule_truth.labels import (
+    PUBLISHED_TASKS,
+    TASKS,
+    Example,
+    Pattern,
+    Task,
+    balanced,
+    crippen_terms,
+    example,
+    explanations,
+)
+from benchmarks.molecule_truth.maps import ALONE, METHODS, NAMES, maps_of, per_atom
+from benchmarks.molecule_truth.message_passing import KEPT, MessagePassing, bonds_only
+from benchmarks.molecule_truth.packed import Sizes, load, pack
+from benchmarks.molecule_truth.published import NETWORKS, PUBLISHED, figures
+from benchmarks.molecule_truth.scores import aurocs, kendall, scores
+from integrand.apps.molecules.molgraph import collate, graph
 
 pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
 
@@ -64,7 +81,13 @@ def test_crippen_terms_are_those_of_the_paper_with_the_hydrogens_added():
     ("task", "true", "false"),
     [
         ("benzene", ["Cc1ccccc1", "c1ccc2ccccc2c1", "OC(=O)c1ccccc1"], ["c1ccncc1", "C1CCCCC1", "c1ccsc1", "C1=CC=CC1"]),
-        ("and2", ["FCC(C)=O", "NC(=O)c1ccc(F)cc1"], ["CC(C)=O", "FCCO", "CCO", "FC1OCCO1"]),
+        ("logic7", ["FCC(C)=O", "NC(=O)c1ccc(F)cc1"], ["CC(C)=O", "FCCO", "CCO", "FC1OCCO1"]),
+        ("logic8", ["CCCC(C)=O", "CCCNC(=O)C"], ["CCCCO", "CC(C)=O", "O=C1CCCCC1", "CC(=O)C(C)(C)C"]),
+        (
+            "logic10",
+            ["NCCOCc1ccccc1", "NC(=O)COCc1ccccc1"],
+            ["CNCCOCc1ccccc1", "NCCOc1ccccc1", "NCCOCc1ccc(C)cc1", "NCCCc1ccccc1"],
+        ),
         (
             "and3",
             ["NCCOc1ccccc1", "CN(C)CCOCc1ccccc1"],
@@ -84,7 +107,7 @@ def test_labels_of_molecules_known_by_heart(task, true, false):
 
 
 def test_true_atoms_are_those_of_the_matches():
-    found = example(TASKS["and2"], mol("FCC(C)=O"))
+    found = example(TASKS["logic7"], mol("FCC(C)=O"))
     assert found.true.tolist() == [1, 0, 1, 0, 1]
     found = example(TASKS["or2"], mol("Cc1ccncc1"))
     assert found.true.tolist() == [0, 1, 1, 1, 1, 1, 1]
@@ -117,7 +140,7 @@ def test_no_explanation_where_a_part_is_missing():
     assert explanations([empty, empty], False).shape == (0, 4)
 
 
-@pytest.mark.parametrize("task", ["benzene", "and2", "or2"])
+@pytest.mark.parametrize("task", ["benzene", "logic7", "or2"])
 def test_classes_and_combinations_are_balanced(mols, task):
     found = balanced(TASKS[task], mols, 120)
     assert sum(one.label for one in found) == 60
@@ -170,7 +193,7 @@ def test_auroc_of_closed_cases():
     assert np.isnan(aurocs(np.arange(4.0), np.ones((1, 4), bool))).all()
 
 
-@pytest.mark.parametrize("task", ["crippen", "benzene", "and2", "or2"])
+@pytest.mark.parametrize("task", ["crippen", "benzene", "logic7", "or2"])
 def test_perfect_maps_opposite_maps_and_random_ones(mols, task):
     examples = [one for one in balanced(TASKS[task], mols, 600) if one.scored]
     worst, none = (-1, 0) if task == "crippen" else (0, 0.5)
@@ -234,41 +257,125 @@ def test_pairs_are_shared_between_their_ends():
     assert found.tolist() == [4, 1, 2]
 
 
-def test_parts_share_no_molecule(mols):
-    parts = parts_of(TASKS["and2"], mols, Sizes(train=60, valid=20, test=40))
-    names = {key: {Chem.MolToSmiles(one.mol) for one in part.examples} for key, part in parts.items()}
-    assert {key: len(found) for key, found in names.items()} == {"train": 60, "valid": 20, "test": 40}
-    assert not names["train"] & names["test"]
-    assert not names["valid"] & (names["train"] | names["test"])
-    for part in parts.values():
-        assert all(len(one.true) == len(two.atoms) for one, two in zip(part.examples, part.graphs, strict=True))
+def smiles_of(one) -> str:
+    return Chem.MolToSmiles(one.mol)
+
+
+@pytest.mark.parametrize("key", ["logic7", "crippen"])
+def test_a_packed_task_comes_back_as_it_was(mols, tmp_path, key):
+    task, sizes = TASKS[key], Sizes(train=60, valid=20, test=40)
+    pack(task, mols, sizes, tmp_path / "task.npz")
+    parts = load(task, tmp_path / "task.npz")
+    assert {name: len(part.examples) for name, part in parts.items()} == {"test": 40, "valid": 20, "train": 60}
+    again = balanced(task, mols, 120)  # the same draw
+    assert len({smiles_of(one) for one in again}) == 120  # so that no molecule is in two parts
+    read = [pair for part in parts.values() for pair in zip(part.examples, part.graphs, strict=True)]
+    for one, (two, packed) in zip(again, read, strict=True):
+        made = graph(one.mol)
+        assert two.label == pytest.approx(one.label)
+        assert two.true == pytest.approx(one.true, abs=1e-6)
+        assert two.ways.tolist() == one.ways.tolist()
+        assert packed.atoms.numpy() == pytest.approx(made.atoms.numpy(), abs=1e-3)  # charges to 16 bits
+        assert torch.equal(packed.pairs, made.pairs)
+        assert torch.equal(packed.ends, made.ends)
+        assert torch.equal(packed.bond >= 0, made.bond >= 0)
+    few = load(task, tmp_path / "task.npz", Sizes(train=7, valid=20, test=1))
+    assert [len(few[name].examples) for name in ("train", "valid", "test")] == [7, 20, 1]
+
+
+def test_the_message_passing_network_reads_bonds_alone_and_nothing_of_the_padding():
+    molecules = [graph(mol(smiles)) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "CCN", "[Na+].[Cl-]")]
+    graphs = bonds_only(molecules)
+    assert [len(one.pairs) for one in graphs] == [
+        mol(smiles).GetNumBonds() for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "CCN", "[Na+].[Cl-]")
+    ]
+    assert all(one.pairs.shape[1] == len(KEPT) == 5 for one in graphs)
+    torch.manual_seed(0)
+    net = MessagePassing(graphs[0].atoms.shape[1], 5, hidden=8, dense=(4,)).double().eval()
+
+    def said(some):
+        batch = collate(some)
+        return net(batch.atoms.double(), batch.pairs.double(), *batch.tensors[2:])
+
+    alone = torch.cat([said([one]) for one in graphs])
+    assert torch.allclose(said(graphs), alone, atol=1e-12)
+    turned = replace(graphs[1], ends=graphs[1].ends.flip(1))  # a bond has no direction
+    assert torch.allclose(said([turned]), alone[1:2], atol=1e-12)
+    assert not torch.allclose(said([replace(graphs[1], pairs=graphs[1].pairs * 0)]), alone[1:2], atol=1e-6)
+
+
+def test_a_message_reaches_as_many_bonds_as_there_are_rounds():
+    (chain,) = bonds_only([graph(mol("CCCCCO"))])
+    torch.manual_seed(0)
+    net = MessagePassing(chain.atoms.shape[1], 5, hidden=16, rounds=2).eval()
+    state = {}
+    net.updates[-1].register_forward_hook(lambda module, given, out: state.update(last=out))
+    net(*collate([chain]).tensors)
+    before = state["last"][0].detach()
+    other = chain.atoms.clone()
+    other[5] = chain.atoms[0]
+    net(*collate([replace(chain, atoms=other)]).tensors)
+    changed = (state["last"][0].detach() - before).abs().sum(1) > 1e-7
+    assert changed.tolist() == [False, False, False, True, True, True]
+
+
+def test_every_published_figure_is_there_for_every_published_task():
+    assert set(PUBLISHED) == set(PUBLISHED_TASKS)
+    for methods in PUBLISHED.values():
+        assert {len(row) for row in methods.values()} == {len(NETWORKS)}
+        assert all(one is None or -1 <= one <= 1 for row in methods.values() for one in row)
+    assert figures("logic8", "integrated gradients") == "0.82 / 0.78 / – / –"
+    assert figures("or2", "integrated gradients") == ""
 
 
 def test_the_table_shows_means_spreads_and_what_was_published():
-    def rows(task, scored):
+    def cells(task, scored):
         made = [("integrated gradients", 0.0), ("gradient x input", 0.1), ("random map", 0.2)]
         made += [(name + ALONE, 0.3) for name in METHODS]
-        each = [(seed, name, shift) for seed in (0, 1) for name, shift in made]
         return [
-            {"task": task, "network": 0.9 + seed / 100, "method": name, "scores": dict.fromkeys(scored, seed / 10 + shift)}
-            for seed, name, shift in each
+            {"task": task, "network": "weave", "seed": seed, "quality": 0.9 + seed / 100}
+            | {"scores": {name: dict.fromkeys(scored, seed / 10 + shift) for name, shift in made}}
+            for seed in (1, 0)
         ]
 
-    lines = table(rows("crippen", ["tau"]) + rows("benzene", ["all", "best"])).splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0][-1] == PUBLISHED
-    assert {len(row) for row in cells} == {len(cells[0])}
-    assert [row[-1] for row in cells[2:]] == ["0.281", "", "0.952"]
+    shown = table(cells("crippen", ["tau"]) + cells("benzene", ["all", "best"])).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown]
+    assert rows[0][-1] == PUBLISHED_HEAD
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert [row[-1] for row in rows[2:]] == ["", figures("benzene", METHODS[0]), figures("crippen", METHODS[0])]
     # Two seeds a tenth apart: the mean is half-way, the standard deviation a tenth over the square root of two.
-    assert cells[2][:5] == ["Crippen logP", "R2 0.905 ± 0.007", "Kendall tau", "0.050 ± 0.071", "0.150 ± 0.071"]
-    assert [row[0] for row in cells[2:]] == ["Crippen logP", "benzene", "benzene"]
+    assert rows[4][:6] == ["Crippen logP", "weave", "R2 0.905 ± 0.007", "Kendall tau", "0.050 ± 0.071", "0.150 ± 0.071"]
+    assert [row[0] for row in rows[2:]] == ["benzene", "benzene", "Crippen logP"]
 
 
-def test_a_network_is_trained_and_every_method_is_scored_on_the_molecules_that_have_true_atoms(mols):
-    parts = parts_of(TASKS["benzene"], mols, Sizes(train=160, valid=40, test=16))
-    small = {"hidden": 8, "depth": 8, "dense": (8,), "epochs": 2, "batch": 32}
-    rows = list(measure("benzene", parts, 0, **small))
-    assert [row["method"] for row in rows] == list(NAMES)
-    assert {row["molecules"] for row in rows} == {sum(one.scored for one in parts["test"].examples)}
-    assert all(0 <= row["scores"]["all"] <= row["scores"]["best"] <= 1 for row in rows)
-    assert {row["converged"] for row in rows} == {1.0}
+@pytest.mark.parametrize("network", ["weave", "message passing"])
+def test_a_network_is_trained_and_every_method_is_scored_on_the_molecules_that_have_true_atoms(mols, tmp_path, network):
+    pack(TASKS["benzene"], mols, Sizes(train=160, valid=40, test=16), tmp_path / "task.npz")
+    parts = load(TASKS["benzene"], tmp_path / "task.npz")
+    small = {"hidden": 8, "dense": (8,), "epochs": 2, "batch": 32}
+    cell = measure("benzene", parts, 0, network, **small)
+    assert list(cell["scores"]) == list(NAMES)
+    assert cell["molecules"] == sum(one.scored for one in parts["test"].examples)
+    assert all(0 <= found["all"] <= found["best"] <= 1 for found in cell["scores"].values())
+    assert cell["converged"] == 1.0
+
+
+def test_the_command_goes_on_where_it_stopped(mols, tmp_path, monkeypatch, capsys):
+    pack(TASKS["benzene"], mols, Sizes(train=160, valid=40, test=16), tmp_path / "benzene.npz")
+    out = tmp_path / "cells.jsonl"
+    options = ["--packed", str(tmp_path), "--out", str(out), "--quick", "--tasks", "benzene", "--set", "epochs=1"]
+    monkeypatch.setattr(sys, "argv", ["molecule_truth", *options, "--networks", "message passing"])
+    monkeypatch.chdir(Path(labels.__file__).parents[2])
+    main()
+    first = capsys.readouterr()
+    assert "benzene/message passing/0 done" in first.err
+    assert len(out.read_text().splitlines()) == 1
+    with out.open("a") as file:
+        file.write('{"task": "benz')  # a kill in the middle of a line
+    main()
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert again.err == ""  # nothing was left to do
+    monkeypatch.setattr(sys, "argv", ["molecule_truth", "--table", str(out)])
+    main()
+    assert capsys.readouterr().out == first.out

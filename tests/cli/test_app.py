@@ -204,6 +204,7 @@ NEEDED = {
     "sequence": "integrand-models safetensors matplotlib pyarrow tqdm",
     "table": "pandas matplotlib safetensors pyarrow tqdm",
     "series": "integrand-models safetensors pyarrow matplotlib",
+    "graph": "safetensors torch_geometric matplotlib tqdm",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",
     "summary": "pyarrow",

@@ -28,6 +28,8 @@ CORE_LIMIT = 1_500_000
 WEIGHTS = {
     "imagenet.txt",
     "motifs.safetensors",
+    "karate.json",
+    "karate.safetensors",
     "openchemlib.js",
     "questions-trec.safetensors",
     "questions-wtq.safetensors",
@@ -47,6 +49,7 @@ WEIGHTS = {
 CARDS = {"molecules.md", "motifs.md", "questions.md", "retina.md", "translation.md"}
 CARDS = {"molecules.md", "questions.md", "retina.md", "tables.md", "translation.md"}
 CARDS = {"molecules.md", "questions.md", "retina.md", "series.md", "translation.md"}
+CARDS = {"karate.md", "molecules.md", "questions.md", "retina.md", "translation.md"}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",

@@ -21,6 +21,7 @@ EXTRAS = {
     "sequence": "sequences",
     "table": "tables",
     "series": "series",
+    "graph": "graphs",
     "run": "batch",
     "summary": "batch",
     "export": "batch",

@@ -117,6 +117,11 @@ COMMANDS = (
         "Which stretches of a signal made a model say what it says? Which past values made its forecast?",
     ),
     CommandEntry(
+        "graph",
+        "apps.graphs.cli:graph",
+        "Which nodes and edges made a network say what it says of a graph, or of a node in it?",
+    ),
+    CommandEntry(
         "summary",
         "cli.table_commands:summary",
         "What did a model say of a whole data set, what mattered, and how exact is it? As a page.",

@@ -16,12 +16,13 @@ from integrand.apps.molecules.molgraph import Batch, Graph, collate
 from integrand.errors import ConvergenceWarning
 from integrand.methods import GradientTimesInput
 
-from ._molecule_truth_labels import Floats
+from .labels import Floats
 
 ALONE = ", atoms alone"
 METHODS = ("integrated gradients", "gradient x input")
 NAMES = (*METHODS, *(name + ALONE for name in METHODS), "random map")
-AT_ONCE = 100
+AT_ONCE = {"cpu": 100, "cuda": 500}
+"""Molecules of one call: a GPU has nothing to do with few of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,9 @@ def maps_of(net: nn.Module, graphs: Sequence[Graph], *, tol: float, seed: int, d
     order = np.argsort([len(one.atoms) for one in graphs], kind="stable")  # little padding
     found: dict[int, Maps] = {}
     rng = np.random.default_rng(seed)
-    for start in range(0, len(order), AT_ONCE):
-        rows = order[start : start + AT_ONCE]
+    together = AT_ONCE[torch.device(device).type]
+    for start in range(0, len(order), together):
+        rows = order[start : start + together]
         part = [graphs[row] for row in rows]
         for row, one in zip(rows, _batch(net, part, collate(part).to(device), dtype, tol, rng), strict=True):
             found[int(row)] = one

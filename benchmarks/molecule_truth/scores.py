@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ._molecule_truth_labels import Bools, Example, Floats
+from .labels import Bools, Example, Floats
 
 
 def kendall(found: Floats, true: Floats) -> float:

@@ -1,0 +1,1 @@
+"""Do attributions find the atoms that made a label? Functions of molecules whose atoms' contributions are known."""
