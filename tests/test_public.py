@@ -27,6 +27,7 @@ NAMES = {
     "Status",
     "Straight",
     "analysis",
+    "audio",
     "axioms",
     "baselines",
     "batch",
@@ -69,6 +70,8 @@ OPTIONAL = [
     "anywidget",
     "ipywidgets",
     "IPython",
+    "soundfile",
+    "silero_vad",
 ]
 
 

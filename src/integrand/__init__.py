@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, axioms, baselines, batch, errors, methods, paths, quadrature, text
+    from . import analysis, audio, axioms, baselines, batch, errors, methods, paths, quadrature, text
     from .analysis import compare, compare_models, integrated_hessians
     from .api import integrated_gradients, path_attribution
     from .attribution import Attribution
@@ -39,6 +39,7 @@ __all__ = [
     "Status",
     "Straight",
     "analysis",
+    "audio",
     "axioms",
     "baselines",
     "batch",

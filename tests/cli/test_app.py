@@ -199,6 +199,7 @@ NEEDED = {
     "rules": "integrand-models safetensors tqdm",
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
+    "audio": "silero-vad soundfile matplotlib pyarrow tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
     "run": "pyarrow pyyaml",
     "serve": "integrand-models safetensors tokenizers rdkit matplotlib pillow scikit-image starlette uvicorn",

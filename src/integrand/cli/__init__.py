@@ -16,6 +16,7 @@ EXTRAS = {
     "rules": "models",
     "translate": "models",
     "text": "text",
+    "audio": "audio",
     "molecule": "molecules",
     "run": "batch",
     "summary": "batch",

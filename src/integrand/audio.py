@@ -1,0 +1,25 @@
+"""Sound: :mod:`integrand.apps.audio` under a shorter name."""
+
+from .apps.audio import (
+    BaselineName,
+    ExplainedSound,
+    Sound,
+    SoundModel,
+    SoundSpectrum,
+    Spectrogram,
+    explain,
+    load,
+    read,
+)
+
+__all__ = [
+    "BaselineName",
+    "ExplainedSound",
+    "Sound",
+    "SoundModel",
+    "SoundSpectrum",
+    "Spectrogram",
+    "explain",
+    "load",
+    "read",
+]
