@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
-    from .model import SoundModel, SoundSpectrum, explain, load
+    from .model import SoundExplainer, SoundModel, SoundSpectrum, explain, load
     from .result import ExplainedSound
     from .sound_baselines import BaselineName
     from .sound_files import Sound, read
@@ -26,6 +26,7 @@ else:
         {
             "BaselineName": "sound_baselines",
             "ExplainedSound": "result",
+            "SoundExplainer": "model",
             "Sound": "sound_files",
             "SoundModel": "model",
             "SoundSpectrum": "model",
@@ -40,6 +41,7 @@ __all__ = [
     "BaselineName",
     "ExplainedSound",
     "Sound",
+    "SoundExplainer",
     "SoundModel",
     "SoundSpectrum",
     "Spectrogram",

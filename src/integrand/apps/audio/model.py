@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import Any, Literal, cast, get_args
 
@@ -172,6 +172,37 @@ def explain(
     notes = heard.notes if not asked.begin else (*heard.notes, _held(asked.begin / heard.rate))
     about = (explain, words, network.source or network.name, grid, found, first, asked.curve, spectrum, top, notes)
     return ExplainedSound(heard.name, heard, heard.seconds, asked.label, asked.when, asked.asked, *about)
+
+
+class SoundExplainer:
+    """Something that explains many sounds, for :func:`integrand.explain_many`.
+
+    >>> explain = SoundExplainer(lambda x: x.square().sum(1), rate=8000, window=0.01)
+    >>> explain([np.ones(160, np.float32)])[0].values.round(2).tolist()
+    [80.0, 80.0]
+
+    Args:
+        model: as in :func:`explain`.
+        baseline: likewise.
+        options: further ones of :func:`explain`.
+    """
+
+    together = 1  # sounds differ in length, so that each is an integral of its own
+
+    def __init__(self, model: str | SoundModel | Callable[..., Any], baseline: Any = "silence", **options: Any) -> None:
+        known = {name: options.pop(name, None) for name in ("transform", "rate")}
+        self.model = _model_of(model, known["transform"], known["rate"], bool(options.pop("trust", False)))
+        self.baseline, self.options = baseline, options | {"rate": known["rate"]}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that a result depends on beside the sound, for the fingerprint of a table."""
+        about = {part.name: getattr(self.model, part.name) for part in fields(self.model) if part.name != "module"}
+        return {"model": about, "network": self.model.module, "baseline": self.baseline, "options": self.options}
+
+    def __call__(self, sounds: Sequence[Any]) -> list[ExplainedSound]:
+        """A result for each sound."""
+        return [explain(self.model, sound, self.baseline, **self.options) for sound in sounds]
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,7 @@ def resampled(samples: NDArray[np.floating[Any]], rate: int, wanted: int) -> Sam
     cutoff = ROLLOFF * min(1.0, up / down)
     reach = math.ceil(ZEROS / cutoff)
     count = -(-len(samples) * up // down)
-    padded = torch.nn.functional.pad(torch.as_tensor(np.asarray(samples, np.float64)), (reach, reach + 1))
+    padded = torch.nn.functional.pad(torch.as_tensor(np.array(samples, np.float64)), (reach, reach + 1))
     offsets = torch.arange(-reach, reach + 1)
     weights = _weights(torch.arange(min(up, count)) * down % up / up, offsets, cutoff)  # the k-th sample has that of k mod up
     out = np.empty(count, np.float32)

@@ -154,6 +154,8 @@ def sound_of(given: object, rate: int | None = None, *, name: str = "sound") -> 
             f"got a sound of shape {array.shape} and type {array.dtype}; expected the path of a file, or numbers of shape "
             "(samples,) or (channels, samples)."
         )
+    if not array.size:
+        raise InputError(f"got a sound of shape {array.shape}, which has no samples; expected at least one.")
     if rate is None:
         raise OptionError("got samples without rate=; expected how many there are in a second: rate=16000.")
     if array.ndim == 2 and array.shape[0] > MOST_CHANNELS >= array.shape[1]:
@@ -164,7 +166,7 @@ def sound_of(given: object, rate: int | None = None, *, name: str = "sound") -> 
     scale = 1.0 if array.dtype.kind == "f" else float(2 ** (8 * array.dtype.itemsize - 1))
     shift = scale if array.dtype.kind == "u" else 0.0
     floats = ((array.astype(np.float64) - shift) / scale).astype(np.float32)
-    samples, notes = _mixed(floats.reshape(-1, floats.shape[-1]).T, None, name)
+    samples, notes = _mixed(np.atleast_2d(floats).T, None, name)
     return _checked(Sound(samples, check_rate(rate, "rate"), name, notes=notes))
 
 

@@ -31,7 +31,8 @@ font-variant-numeric:tabular-nums}
 .live .sound .over rect{cursor:pointer}
 .sound .over rect.saying{fill:rgb(127 127 127/.22);stroke:var(--ink);stroke-width:1.5;vector-effect:non-scaling-stroke}
 .sound .over rect:focus-visible{stroke:var(--focus);stroke-width:3}
-.sound .asked{fill:none;stroke:var(--ink);stroke-width:1.5;stroke-dasharray:4 3;vector-effect:non-scaling-stroke}
+.sound .over .asked{fill:none;pointer-events:none;
+stroke:var(--ink);stroke-width:1.5;stroke-dasharray:4 3;vector-effect:non-scaling-stroke}
 .sound .head{position:absolute;top:0;bottom:0;width:2px;margin-left:-1px;background:var(--focus);pointer-events:none}
 html:not(.live) .head{display:none}
 .sound .seconds{position:relative;height:1.2rem;font-size:.75rem;color:var(--soft);font-variant-numeric:tabular-nums}
