@@ -27,6 +27,7 @@ NAMES = {
     "Status",
     "Straight",
     "analysis",
+    "audio",
     "axioms",
     "baselines",
     "batch",
@@ -73,6 +74,8 @@ OPTIONAL = [
     "anywidget",
     "ipywidgets",
     "IPython",
+    "soundfile",
+    "silero_vad",
 ]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import (
         analysis,
+        audio,
         axioms,
         baselines,
         batch,
@@ -54,6 +55,7 @@ __all__ = [
     "Status",
     "Straight",
     "analysis",
+    "audio",
     "axioms",
     "baselines",
     "batch",

@@ -200,6 +200,7 @@ NEEDED = {
     "rules": "integrand-models safetensors tqdm",
     "translate": "integrand-models safetensors tokenizers tqdm",
     "text": "transformers tokenizers safetensors tqdm",
+    "audio": "silero-vad soundfile matplotlib pyarrow tqdm",
     "molecule": "integrand-models safetensors rdkit matplotlib tqdm",
     "sequence": "integrand-models safetensors matplotlib pyarrow tqdm",
     "table": "pandas matplotlib safetensors pyarrow tqdm",

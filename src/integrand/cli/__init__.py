@@ -17,6 +17,7 @@ EXTRAS = {
     "rules": "models",
     "translate": "models",
     "text": "text",
+    "audio": "audio",
     "molecule": "molecules",
     "sequence": "sequences",
     "table": "tables",

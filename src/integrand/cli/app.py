@@ -105,6 +105,11 @@ COMMANDS = (
         "Which words made a model say what it says? For any Hugging Face model that classifies, answers, writes or compares.",
     ),
     CommandEntry(
+        "audio",
+        "apps.audio.cli:audio",
+        "Which moments of a recording made a model say what it says? A detector of speech, or a model of yours.",
+    ),
+    CommandEntry(
         "molecule", "apps.molecules.cli:molecule", "Which atoms and bonds made a network say what it says of a molecule?"
     ),
     CommandEntry("table", "apps.tables.cli:table", "Which columns of a table made a model say what it says of a row?"),

@@ -115,17 +115,22 @@ def page(scene: Scene, meta: Mapping[str, str], *, share: float, command: str | 
     return document(heading, f"{sections}{left_out}{legend}{said}{origin(meta, command)}")
 
 
-def policy(scripts: Sequence[str] = ()) -> str:
+def policy(scripts: Sequence[str] = (), *, plays: bool = False) -> str:
     """The content security policy of a page: it may run exactly these scripts, by default none, and load nothing.
 
-    >>> policy() == POLICY
-    True
+    >>> policy() == POLICY, policy(plays=True) == f"{POLICY}; media-src data:"
+    (True, True)
+
+    Args:
+        scripts: JavaScript of ours.
+        plays: whether it may play sound that is part of the page itself.
     """
+    heard = f"{POLICY}; media-src data:" if plays else POLICY
     if not scripts:
-        return POLICY
+        return heard
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return f"{POLICY}; script-src {allowed}"
+    return f"{heard}; script-src {allowed}"  # last, since with_script adds to its end
 
 
 def with_script(page: str, script: str) -> str:
@@ -145,7 +150,7 @@ def with_script(page: str, script: str) -> str:
     return f"{head}{mark}{new}{quote}{body}<script>{script}</script>\n{end}{tail}"
 
 
-def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str] = ()) -> str:
+def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str] = (), plays: bool = False) -> str:
     """A self-contained HTML page that loads nothing and runs only the scripts it is given.
 
     Args:
@@ -153,12 +158,13 @@ def document(heading: str, body: str, *, style: str = "", scripts: Sequence[str]
         body: HTML under the title.
         style: CSS beyond :data:`STYLE`.
         scripts: JavaScript of ours, to be run once the body is there.
+        plays: whether it has sound in it, as data: URLs, to be played.
     """
     assert not any("</script" in text.lower() or "<!--" in text for text in scripts)  # either would end or change the element
     run = "".join(f"<script>{text}</script>\n" for text in scripts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts, plays=plays)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="{escape(generator())}">\n'
         f"<title>{escape(heading)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
