@@ -26,7 +26,6 @@ from .conversion_checks import (
 from .converters import CONVERTERS, ConverterName, convert, installed, reason, version_of
 from .onnx_files import onnx_package, read_onnx
 from .onnx_graphs import (
-    DOMAINS,
     STEPS,
     OnnxValue,
     check_for_inference,
@@ -45,6 +44,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+LINE = "its change along a line"
+FINITE = "finite differences in float64"
+
+
 @dataclass(frozen=True)
 class OnnxProvenance:
     """Where a converted network is from, and how near it is to what onnxruntime computes.
@@ -59,8 +62,10 @@ class OnnxProvenance:
         reference: what it was compared with, with its version; None where it was not compared.
         difference: the largest difference from it, relative to the largest output; None where it was not compared.
         tolerance: the largest difference that was allowed.
-        gradient: by how much the integral of gradients along a line missed the change of the reference's output, relative to
-            that change, for the input where it missed most; None where that was not, or could not be, checked.
+        gradient: how far off its gradients are, relatively, for the input where they are most; None where that was not, or
+            could not be, checked.
+        gradient_by: what they were compared with: the change of onnxruntime's output along a line, which has to be their
+            integral; or, where too many kinks are on the line, a finite difference of the converted network in float64.
         rows: how many rows it runs at a time; None for any number.
         notes: what else there is to know.
     """
@@ -75,6 +80,7 @@ class OnnxProvenance:
     difference: float | None = None
     tolerance: float | None = None
     gradient: float | None = None
+    gradient_by: str = ""
     rows: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -83,7 +89,7 @@ class OnnxProvenance:
         """How near it is to onnxruntime, in a sentence."""
         if self.reference is None or self.difference is None:
             return "not compared with onnxruntime"
-        gradients = "" if self.gradient is None else f"; its gradients add up to what that changes by, to {_percent(self.gradient)}"
+        gradients = "" if self.gradient is None else f"; its gradients within {self.gradient:.1e} of {self.gradient_by}"
         return f"within {self.difference:.1e} of {self.reference}, relative to the largest output{gradients}"
 
     def __str__(self) -> str:
@@ -182,7 +188,8 @@ class OnnxModel(nn.Module):
                 here = {name: self._filled(name, x, step) for name, x in here.items()}
             found = outputs_from(self.network, self.provenance.inputs, here)
             self._check_count(found)
-            if any(not x.ndim or x.shape[0] != step for x in found[:1]):
+            found = [x[None] if step == 1 and not x.ndim else x for x in found]
+            if found[0].shape[0] != step:
                 raise ModelError(
                     f"the network takes {step} row(s) at a time and gives {tuple(found[0].shape)} for them; expected a row for each. "
                     f"Pass one input at a time, with target=lambda out: ... and batched=False."
@@ -364,13 +371,15 @@ class _Conversion:
         wrong = [one for one in checks if not one.right]
         if wrong:
             return _Refused(self._cut(wrong[0]), gradient=True)
-        known = [one.off if one.exact is None else one.exact for one in checks if one.off is not None]
+        known = [(one.off, LINE) if one.exact is None else (one.exact, FINITE) for one in checks if one.off is not None]
+        gradient, by = max(known, default=(None, ""))
         about = replace(
             about,
             reference=self.reference.version,
             difference=off,
             tolerance=tolerance,
-            gradient=max(known, default=None),
+            gradient=gradient,
+            gradient_by=by,
             rows=rows,
             notes=(*notes, *self._gradient_notes(checks)),
         )

@@ -20,7 +20,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..errors import IntegrandError, MissingExtraError, ModelError, quiet
 from ..words import first_line
@@ -179,7 +182,45 @@ def convert(name: ConverterName, model: ModelProto) -> nn.Module:
     copy.CopyFrom(model)
     with quiet():
         found: nn.Module = package.ConvertModel(copy) if name == "onnx2pytorch" else package.convert(copy)
-    return found.eval().requires_grad_(False)
+    return with_plain_norms(found.eval().requires_grad_(False))
+
+
+class PlainNorm(nn.Module):
+    """Batch normalisation for inference, written out: a product and a sum.
+
+    torch's own (2.13, on the CPU) gives a wrong gradient for a single row whose gradient comes through ``flatten(2)`` and
+    ``transpose(1, 2)``, as it does between a convolutional and a recurrent or attending part of a network: the gradient's
+    first stride is then not the one that the kernel counts on.
+
+    Args:
+        norm: torch's module, in eval mode; its tensors are taken over under their names.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        self.eps = norm.eps
+        self.weight, self.bias = norm.weight, norm.bias
+        self.register_buffer("running_mean", norm.running_mean)
+        self.register_buffer("running_var", norm.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (N, C, ...)."""
+        mean, var = self.get_buffer("running_mean"), self.get_buffer("running_var")
+        scale = torch.rsqrt(var + self.eps)
+        scale = scale if self.weight is None else scale * self.weight
+        shift = -mean * scale if self.bias is None else self.bias - mean * scale
+        sides = (1, -1, *(1,) * (x.ndim - 2))
+        return x * scale.reshape(sides) + shift.reshape(sides)
+
+
+def with_plain_norms(network: nn.Module) -> nn.Module:
+    """A network whose batch normalisations are written out; changes it."""
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            lazy = isinstance(child, LazyModuleMixin)  # without statistics of its own: it gets them when it runs
+            if isinstance(child, _BatchNorm) and not lazy and child.running_mean is not None:
+                setattr(module, name, PlainNorm(child))
+    return network
 
 
 def reason(name: ConverterName, error: BaseException, model: ModelProto) -> str:
