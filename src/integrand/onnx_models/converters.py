@@ -125,8 +125,8 @@ def converter_package(name: ConverterName) -> Any:
     with _LOCK:
         if name in sys.modules:
             return sys.modules[name]
-        if importlib.util.find_spec(name) is None:
-            raise ImportError(name)
+        if not _there(name):
+            raise _missing([name])
         finder = _WithoutTorchvision(name)
         sys.meta_path.insert(0, finder)
         try:
@@ -146,19 +146,24 @@ def installed(wanted: Sequence[ConverterName]) -> list[ConverterName]:
     Raises:
         MissingExtraError: none of them is.
     """
-    found = [name for name in wanted if name in sys.modules or importlib.util.find_spec(name) is not None]
+    found = [name for name in wanted if _there(name)]
     if not found:
         raise _missing(wanted)
     return found
 
 
+def _there(name: str) -> bool:
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
 def _missing(wanted: Sequence[str]) -> MissingExtraError:
     error = MissingExtraError(wanted[0], "onnx", "converting an ONNX network")
-    error.args = (
-        f"converting an ONNX network needs {' or '.join(wanted)}, and {'neither' if len(wanted) > 1 else 'it'} is installed. "
-        f"Install them with: {INSTALL} (--no-deps, since they ask for torchvision, which is not needed); what else they use comes "
-        "with: pip install 'integrand[onnx]'",
+    error.msg = (
+        f"converting an ONNX network needs {' or '.join(wanted)}, and {'neither' if len(wanted) > 1 else 'it'} is "
+        f"{'' if len(wanted) > 1 else 'not '}installed. Install them with: {INSTALL} (--no-deps, since they ask for torchvision, "
+        "which is not needed); what else they use comes with: pip install 'integrand[onnx]'"
     )
+    error.args = (error.msg,)
     return error
 
 

@@ -155,11 +155,21 @@ def _varint(data: bytes, place: int, end: int, name: str) -> tuple[int, int]:
 
 def _checked(model: ModelProto, folder: Path | None, name: str) -> ModelProto:
     """A model whose tensors are what they claim, with those of other files read in."""
-    onnx = onnx_package()
     if not model.HasField("graph") or not model.graph.node:
         raise _damaged(name, "it holds no operations")
     if not model.opset_import:
         raise _damaged(name, "it does not say which version of the operations it uses")
+    try:
+        _check_contents(model, folder, name)
+    except IntegrandError:
+        raise
+    except Exception as error:  # whatever a damaged file makes its readers raise
+        raise _damaged(name, first_line(error)) from error
+    return model
+
+
+def _check_contents(model: ModelProto, folder: Path | None, name: str) -> None:
+    onnx = onnx_package()
     total = 0
     for tensor in tensors_of(model):
         total += _check_tensor(tensor, name)
@@ -167,15 +177,32 @@ def _checked(model: ModelProto, folder: Path | None, name: str) -> ModelProto:
             raise _damaged(name, f"its tensors have more than {byte_size(LARGEST_TENSORS)} together")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _read_beside(tensor, folder, name)
+    if not all(isinstance(text, str) for text in _texts(model)):  # bytes, where they are no UTF-8
+        raise _damaged(name, "some of its names are no texts")
     model.ir_version = max(model.ir_version, 4)  # before it, tensors had to be inputs too, which onnxruntime never asked for
-    try:
-        if model.ByteSize() <= LARGEST_MESSAGE:
-            onnx.checker.check_model(model)
-    except IntegrandError:
-        raise
-    except Exception as error:
-        raise _damaged(name, first_line(error)) from error
-    return model
+    if model.ByteSize() <= LARGEST_MESSAGE:
+        onnx.checker.check_model(model)
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    """The names in a model: of operations, what they take and give, and of the inputs and outputs of graphs."""
+    yield model.producer_name
+    yield from (entry.domain for entry in model.opset_import)
+    graphs = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
+    while graphs or nodes:
+        for node in nodes:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            for attribute in node.attribute:
+                yield attribute.name
+                graphs += ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
+        nodes = []
+        if graphs:
+            graph = graphs.pop()
+            nodes = list(graph.node)
+            for info in (*graph.input, *graph.output):
+                yield info.name
+                yield from (side.dim_param for side in info.type.tensor_type.shape.dim)
 
 
 def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
