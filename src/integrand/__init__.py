@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .batch import explain_many
     from .certificate import Certificate, CurveCertificate, ExampleCertificate, Promise, Status
     from .evaluation.progress import Progress
+    from .onnx_models import from_onnx
     from .paths import Average, Curve, Polyline, Straight
     from .profile import Profile
     from .quadrature import Rule
@@ -64,6 +65,7 @@ __all__ = [
     "errors",
     "explain_many",
     "graphs",
+    "from_onnx",
     "integrated_gradients",
     "integrated_hessians",
     "methods",
@@ -85,6 +87,7 @@ _HOMES = {
     "batch": ("explain_many",),
     "certificate": ("Certificate", "CurveCertificate", "ExampleCertificate", "Promise", "Status"),
     "evaluation.progress": ("Progress",),
+    "onnx_models": ("from_onnx",),
     "paths": ("Average", "Curve", "Polyline", "Straight"),
     "profile": ("Profile",),
     "quadrature": ("Rule",),

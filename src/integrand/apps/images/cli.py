@@ -133,8 +133,8 @@ def image(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="efficientnet-lite0 (the default), googlenet, a torchvision or timm name; with --trust "
-            "package.module:function, ./net.pt2. Twice, to compare two networks on one photo.",
+            help="efficientnet-lite0 (the default), googlenet, a torchvision or timm name, net.onnx; with "
+            "--trust package.module:function, ./net.pt2. Twice, to compare two networks on one photo.",
             metavar="NAME",
             show_default=False,
             rich_help_panel=NETWORK,
@@ -370,7 +370,9 @@ class PhotoRequest:
 
 
 def stamped_code(model: str) -> list[str]:
-    """A digest of the file that defines a user's own model; empty for a model by name."""
+    """A digest of the file that defines a user's own model, by its code or its operations; empty for a model by name."""
+    if model.lower().endswith(".onnx"):
+        return [stamp(Path(model))]
     module = sys.modules.get(model.partition(":")[0]) if ":" in model else None
     file = getattr(module, "__file__", None)
     return [] if file is None else [stamp(Path(file))]

@@ -19,7 +19,7 @@ from ...words import first_line, short_repr, shown
 from . import class_names, sources
 from .class_names import IMAGENET_CLASSES, imagenet
 from .preprocess import Fit, Order, Preprocess
-from .sources import ENDINGS, Exported, Source
+from .sources import ENDINGS, ONNX, Exported, Source
 
 DEFAULT = "efficientnet-lite0"
 """The network that is used unless another is named."""
@@ -87,7 +87,7 @@ def load(
 
     Args:
         name: ``efficientnet-lite0``; ``googlenet``; a name of torchvision or timm, where they are installed (``resnet50``,
-            ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); with ``trust``, ``package.module:function`` for your own
+            ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); an .onnx file; with ``trust``, ``package.module:function`` for your own
             (it is imported, from the current folder too), or the path of a TorchScript or ``torch.export`` file. A text
             without a folder in it is a name and never a file: ``./net.pt2`` is one.
         weights: a state dict to load into the network (.pth, .safetensors; for BVLC's GoogLeNet .caffemodel or .npz), or the
@@ -162,6 +162,8 @@ def _found(name: str | PathLike[str], weights: str | None, *, trust: bool) -> So
             f"got the network {shown(place)!r}, which finds boxes or masks; expected one that names a class for a photo. "
             f"Explain it with: integrand scene PHOTO --model {shown(str(name))} (in Python: integrand.apps.scenes)"
         )
+    if Path(name).suffix.lower() == ONNX:  # data, by any name
+        return sources.of_onnx(Path(name), weights)
     if not isinstance(name, str) or is_path(name):
         return sources.from_file(Path(name), weights, trust=trust)
     plain = name.lower().replace("_", "-")
@@ -192,7 +194,7 @@ def _by_package(name: str, weights: str | None) -> Source:
     hints += [f" The file of that name is ./{shown(name)}."] if Path(name).exists() else []
     raise OptionError(
         f"there is no network {shown(name)!r}; expected {DEFAULT}, googlenet, a name of torchvision or timm, "
-        f"package.module:function, or the path of a TorchScript or torch.export file.{''.join(hints)}"
+        f"package.module:function, an .onnx file, or the path of a TorchScript or torch.export file.{''.join(hints)}"
     )
 
 

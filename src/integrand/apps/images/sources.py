@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from ...errors import FileError, IntegrandError, MissingExtraError, ModelError, OptionError, quiet
 from ...loading import check_trusted, load_model, read_state
+from ...onnx_models import OnnxModel, from_onnx
+from ...onnx_models.onnx_graphs import Side
 from ...tensor_files import archive_names
 from ...words import first_line, shown
 from .class_names import IMAGENET_CLASSES, imagenet_if_installed, lemmas
@@ -38,6 +40,9 @@ _AUX = ("aux1.", "aux2.", "AuxLogits.")
 _STATES = (".pth", ".pt", ".bin", ".safetensors", ".npz", ".caffemodel")
 
 ENDINGS = (".pt2", ".pt", ".pth", ".ts", ".jit", ".torchscript")
+
+ONNX = ".onnx"
+"""The ending of networks in the ONNX format: they are data, run no code, and need no trust."""
 
 _HUBS = ("hf_hub:", "hf-hub:", "local-dir:")
 """What names of timm begin with whose weights timm takes from anybody; it reads pickles among them that can run code."""
@@ -184,6 +189,59 @@ def from_file(path: Path, weights: str | None, *, trust: bool = False) -> Source
     return Source(
         file.module, preprocess, f"the {file.kind} {path}", notes=file.notes, fixed=file.size, assumed=True, rows=True
     )
+
+
+class OnnxPictures(nn.Module):
+    """A network of pictures from an .onnx file, as all others here are: (N, 3, H, W) in, (N, classes) out.
+
+    Args:
+        network: as it was converted.
+        last: whether it takes channels last, (N, H, W, 3), as TensorFlow's do.
+    """
+
+    def __init__(self, network: OnnxModel, *, last: bool) -> None:
+        super().__init__()
+        self.network = network
+        self.last = last
+        self.eval()
+
+    def forward(self, x: Tensor) -> Any:
+        """Scores of pictures, (N, 3, H, W)."""
+        x = x.to(self.network.provenance.inputs[0].dtype)
+        output = self.network(x.permute(0, 2, 3, 1) if self.last else x)
+        spare = isinstance(output, Tensor) and output.ndim > 2 and output[0].numel() == output.shape[1]
+        return output.flatten(1) if spare else output  # older exporters leave (N, classes, 1, 1)
+
+
+def of_onnx(path: Path, weights: str | None) -> Source:
+    """Load a network from an .onnx file, compared with onnxruntime; nothing in it runs but its operations."""
+    if weights is not None:
+        raise OptionError(f"got weights {weights!r} for {path.name}, which has its own; leave weights out.")
+    network = from_onnx(path)
+    if len(network.provenance.outputs) > 1:
+        network = from_onnx(path, output=_scores(network))
+    about = network.provenance
+    shape = about.inputs[0].shape
+    if len(about.inputs) > 1 or not about.inputs[0].dtype.is_floating_point or (shape is not None and len(shape) != 4):
+        raise FileError(
+            f"{shown(str(path))!r} takes {', '.join(map(str, about.inputs))}; expected one picture, (N, 3, height, width) or "
+            "(N, height, width, 3). For other networks, in Python: model = integrand.from_onnx(path)."
+        )
+    sides: tuple[Side, ...] = shape or (None,) * 4
+    last = sides[3] in (1, 3) and sides[1] not in (1, 3)
+    height, width = sides[1:3] if last else sides[2:]
+    size = (height, width) if isinstance(height, int) and isinstance(width, int) else None
+    preprocess = IMAGENET if size is None else replace(IMAGENET, size=size)
+    layout = ("its input has the colours last, as TensorFlow's have",) if last else ()
+    words, notes = f"the ONNX file {path}, by {about.converter}", (f"converted, it is {about.compared}", *about.notes, *layout)
+    return Source(OnnxPictures(network, last=last), preprocess, words, None, notes, fixed=size, assumed=True)
+
+
+def _scores(network: OnnxModel) -> str:
+    """The output of a network that looks most like scores of classes: numbers of two dimensions, if there are any."""
+    values = network.provenance.outputs
+    fits = [value for value in values if value.dtype.is_floating_point and value.shape is not None and len(value.shape) == 2]
+    return (fits or list(values))[0].name
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
