@@ -46,10 +46,7 @@ WEIGHTS = {
     "weave-w2n2-simple.safetensors",
     "weave-w2n2.safetensors",
 }
-CARDS = {"molecules.md", "motifs.md", "questions.md", "retina.md", "translation.md"}
-CARDS = {"molecules.md", "questions.md", "retina.md", "tables.md", "translation.md"}
-CARDS = {"molecules.md", "questions.md", "retina.md", "series.md", "translation.md"}
-CARDS = {"karate.md", "molecules.md", "questions.md", "retina.md", "translation.md"}
+CARDS = {f"{name}.md" for name in "karate molecules motifs questions retina series tables translation".split()}
 SAYS = {
     "Apache-2.0": "Apache License\n                           Version 2.0, January 2004",
     "BSD-3-Clause": "Redistribution and use in source and binary forms",
