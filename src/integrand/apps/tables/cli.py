@@ -84,7 +84,7 @@ def table(
     baseline: Annotated[
         str,
         typer.Option(
-            help="mean: the column means; row:N: a row; sample:100: so many rows; rows: all of them.", rich_help_panel=WHAT
+            help="mean (of the columns), row:N, sample:100 (rows drawn at random), or rows (all of them).", rich_help_panel=WHAT
         ),
     ] = "mean",
     columns: Annotated[

@@ -169,7 +169,7 @@ def dependence_chart(found: TableValues, column: int, by: int | None, *, wide: f
     marks: list[ChartMark] = []
     for tick in ticks(down.low, down.high, 6):
         marks += [LineMark(left, down(tick), right, down(tick), "line")]
-        marks += [TextMark(left - 8, down(tick) + 4, number(tick, 3), SMALL, "end", "soft")]
+        marks += [TextMark(left - 8, down(tick) + 4, number(tick, 3).replace("-", "−"), SMALL, "end", "soft")]
     levels = found.levels[column]
     places = (
         [(float(i), text) for i, text in enumerate(levels)]
