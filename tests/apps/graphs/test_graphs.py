@@ -14,10 +14,10 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import CaptumExplainer, Explainer, ModelConfig, fidelity, groundtruth_metrics
-from torch_geometric.nn import GCNConv, GINEConv, Sequential, global_add_pool, global_mean_pool
+from torch_geometric.nn import GAT, GCNConv, GINEConv, GraphNorm, Sequential, global_add_pool, global_mean_pool
 
 import integrand as ig
-from integrand.errors import InputError, MissingExtraError, OptionError, TargetError, TrainModeError
+from integrand.errors import InputError, MissingExtraError, NonFiniteError, OptionError, TargetError, TrainModeError
 
 
 def ring(nodes: int, width: int = 3, *, seed: int = 0, extra: int = 0, edge_width: int = 0) -> Data:
@@ -213,6 +213,38 @@ def test_a_function_without_a_batch_vector_and_one_called_in_its_own_way():
         call=lambda model, graph: model(graph.x, graph.edge_index, None, graph.batch)[0],
     )
     assert own.node_values == pytest.approx(expected.node_values, abs=1e-12)
+
+
+def test_a_norm_over_nodes_that_is_not_told_of_graphs_gets_them_one_by_one():
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.layer, self.norm = GCNConv(3, 4), GraphNorm(4)
+
+        def forward(self, x, edge_index):
+            return self.norm(self.layer(x, edge_index))
+
+    net, graphs = Normed().double().eval(), [ring(5), ring(7, seed=1)]
+    found = ig.graphs.explain(net, graphs, 0.1, node=[1, 2], target=0, tol=1e-3)
+    for graph, node, one in zip(graphs, [1, 2], found, strict=True):
+        expected = plain(lambda x, g=graph, k=node: net(x, g.edge_index)[k, 0], [torch.full_like(graph.x, 0.1)], [graph.x], 300)
+        assert one.node_values == pytest.approx(expected[0].numpy(), abs=2e-3 * one.certificate.magnitude)
+
+
+def test_a_layer_that_leaves_edge_weights_alone_has_its_messages_scaled():
+    torch.manual_seed(0)
+    result = ig.graphs.explain(GAT(3, 4, 2, 2).double().eval(), ring(5), node=0, target=0, edge_weights=True)
+    assert result.meta["edge weights"].startswith("factors of the messages")
+    assert np.abs(result.weight_values).sum() > 0
+
+
+def test_a_gradient_that_is_not_finite_is_named_by_its_input():
+    loops = ring(4)
+    loops.edge_index = torch.cat([loops.edge_index, torch.tensor([[0], [0]])], 1)  # GCNConv divides by a degree of zero there
+    with pytest.raises(NonFiniteError, match=r"edge_weight.*baseline slightly off 0"):
+        ig.graphs.explain(Convolutions(), loops, edge_weights=True)
+    assert ig.graphs.explain(Convolutions(), loops, {"edge_weight": 1e-3}, edge_weights=True).certificate.converged
 
 
 def test_further_attributes_of_graphs_go_with_them():

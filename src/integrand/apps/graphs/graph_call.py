@@ -140,6 +140,7 @@ def weights_route(model: Any, convention: Convention, graphs: Sequence[Any], wan
     if wanted not in (True, "argument", "messages"):
         raise OptionError(f"got edge_weights={wanted!r}; expected True, False, 'argument' or 'messages'.")
     takes = WEIGHTS in convention.names if convention.style == "arguments" else None
+    takes = takes and getattr(model, "supports_edge_weight", True)  # its GAT takes the argument and leaves it alone
     if wanted == "argument" and takes is False:
         raise OptionError(
             "got edge_weights='argument', and the model takes no argument edge_weight; expected one that does, or "
@@ -204,16 +205,17 @@ class UnionCall(nn.Module):
         self.model, self.convention, self.graphs, self.route = model, convention, graphs, route
         self.training = bool(getattr(model, "training", False))  # not train(): parts of the model may be in other modes
         self.nodes = None if nodes is None else torch.tensor(nodes)
+        self.alone = nodes is None and not convention.batched
         # Factors of messages are an input of their own: weights that a graph has are passed on beside them.
         replaced = [name for name in graphs.names if name != WEIGHTS or route != "messages"]
         self.rest = [_without(graph, replaced) for graph in graphs.graphs]
         self.counts = {name: torch.tensor(graphs.count(name)) for name in graphs.names}
         self._unions: dict[tuple[int, ...], Any] = {}
 
-    def forward(self, *given: Tensor) -> Tensor:
-        """(rows, outputs) from the explained tensors, (rows, most nodes or edges, ...), and the graph of each row, (rows,)."""
-        *rows, which = given
-        if self.convention.batched or self.nodes is not None:
+    def forward(self, which: Tensor, **named: Tensor) -> Tensor:
+        """(rows, outputs) from the graph of each row, (rows,), and the explained tensors, (rows, most nodes or edges, ...)."""
+        rows = [named[name] for name in self.graphs.names]
+        if not self.alone:
             return self._together(rows, which)
         alone = [self._together([row[i : i + 1] for row in rows], which[i : i + 1]) for i in range(len(which))]
         return torch.cat(alone)

@@ -199,7 +199,8 @@ def _start(given: Given, tensor: Tensor, all_of_them: Sequence[Tensor], name: st
     whole = moved.shape == (sum(map(len, all_of_them)), *tensor.shape[1:])
     if whole and len(all_of_them) > 1:
         place = next(i for i, one in enumerate(all_of_them) if one is tensor)
-        return moved.split([len(one) for one in all_of_them])[place]
+        parts: tuple[Tensor, ...] = moved.split([len(one) for one in all_of_them])
+        return parts[place]
     if moved.shape not in (tensor.shape, tensor.shape[1:]):
         raise InputError(
             f"got a baseline of shape {tuple(given.shape)} for {name} of shape {tuple(tensor.shape)}; expected that, or "

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...certificate import Certificate
-from ...errors import OptionError, TargetError
+from ...errors import OptionError, RowsError, TargetError
 from ...functions.target import Score
 from ...render.notebook import ResultList
 from ...sum_errors import ErrorDraws
@@ -88,8 +88,8 @@ def explain(
     if taken := sorted({"x", "args", "batched", "groups", "layer", "mask", "create_graph"} & set(options)):
         raise OptionError(f"got {', '.join(taken)}, which a graph decides itself; expected other options. Leave it out.")
     convention = convention_of(model, call, kwargs)
-    given, single = listed(data)
-    route = weights_route(model, convention, given, edge_weights)
+    asked, single = listed(data)
+    route = weights_route(model, convention, asked, edge_weights)
     graphs = gathered(data, baseline, weights=route is not None, mixed_weights=route != "messages")
     convention.check(graphs)
     nodes = None if node is None else _nodes(node, graphs, node_names)
@@ -98,7 +98,15 @@ def explain(
     which = torch.arange(len(graphs.graphs), device=graphs.leaves[0].device)
     how: dict[str, Any] = {"progress": None} | options | {"target": outputs, "score": score, "tol": tol}
     groups = None if features else _groups(graphs)
-    result = integrated_gradients(union, graphs.leaves, graphs.baseline, args=(which,), batched=True, groups=groups, **how)
+    given = dict(zip(graphs.names, graphs.leaves, strict=True)), dict(zip(graphs.names, graphs.baseline, strict=True))
+    how |= {"args": (which,), "batched": True, "groups": groups}
+    try:
+        result = integrated_gradients(union, *given, **how)
+    except RowsError:
+        if union.alone:
+            raise
+        union.alone = True  # such as a norm over all nodes that it gets, which is meant to be one over a graph
+        result = integrated_gradients(union, *given, **how)
     naming = GraphNaming(tuple(classes), tuple(node_names), tuple(feature_names), tuple(edge_feature_names))
     naming.check(graphs)
     facts = _facts(model, convention, graphs, baseline, route)
@@ -183,14 +191,14 @@ def _named(name: str, names: Sequence[str], what: str) -> int:
     raise TargetError(f"got the {what} {shown(name)!r}; expected one of {len(names)}, such as {shown(str(names[0]))!r}.{hint}")
 
 
-def _groups(graphs: GraphSet) -> tuple[Tensor, ...]:
+def _groups(graphs: GraphSet) -> dict[str, Tensor]:
     """A group for each node and one for each edge, in which its features and its weight are added up."""
     most = graphs.leaves[0].shape[1]
-    labels = []
+    labels = {}
     for name, leaf in zip(graphs.names, graphs.leaves, strict=True):
         rows = torch.arange(leaf.shape[1]) + (0 if name == NODES else most)
-        labels.append(rows.reshape(-1, *([1] * (leaf.ndim - 2))).expand(leaf.shape[1:]))
-    return tuple(labels)
+        labels[name] = rows.reshape(-1, *([1] * (leaf.ndim - 2))).expand(leaf.shape[1:])
+    return labels
 
 
 def _facts(model: Any, convention: Convention, graphs: GraphSet, baseline: object, route: Weights | None) -> dict[str, str]:
@@ -318,9 +326,9 @@ def _at(size: int, first: int, labels: np.ndarray[Any, Any]) -> Tensor:
 
 def _labels(
     shapes: Mapping[str, torch.Size], wanted: Mapping[str, np.ndarray[Any, Any]], *, by_column: bool = False
-) -> tuple[Tensor, ...]:
+) -> dict[str, Tensor]:
     """Labels for all explained tensors of a padded graph: by row or by column where they are wanted, -1 elsewhere."""
-    out = []
+    out = {}
     for name, shape in shapes.items():
         label = torch.full(tuple(shape), -1)
         if name in wanted and by_column:
@@ -328,5 +336,5 @@ def _labels(
         elif name in wanted:
             rows = torch.as_tensor(wanted[name])
             label[: len(rows)] = rows.reshape(-1, *([1] * (len(shape) - 1)))
-        out.append(label)
-    return tuple(out)
+        out[name] = label
+    return out

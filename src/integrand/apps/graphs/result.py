@@ -171,11 +171,10 @@ class GraphAttribution:
 
     @property
     def answer(self) -> str:
-        """What the model says, in a few words: ``Officer (93%)``, ``output 0 is 2.31``."""
+        """What the model says, in a few words: ``Officer (93%)``, ``Output 0 (logit 2.31)``."""
         said = percent(self.score) if self.scale == "probability" and 0 <= self.score <= 1 else number(self.score, 3)
         whose = "" if self.node is None else f" for {self.name(self.node)}"
-        unit = "" if self.scale in ("probability", "logit") else f" ({self.scale})"
-        value = f" ({said})" if self.scale == "probability" else f"{unit} {said}".replace("-", "−", 1)
+        value = f" ({said})" if self.scale == "probability" else f" ({self.scale} {said.replace('-', '−', 1)})"
         return f"{self.label[:1].upper()}{self.label[1:]}{value}{whose}"
 
     @property

@@ -164,7 +164,9 @@ def chosen(values: Floats, links: Ints, link_values: Floats, marked: Sequence[in
         if len(link_values) == len(links):
             np.add.at(weight, links[:, side], np.abs(link_values) / 2)
     weight[list(marked)] = np.inf
-    return np.sort(np.argsort(-weight, kind="stable")[:MOST])
+    strongest = np.argsort(-weight, kind="stable")[:MOST]
+    told = strongest[weight[strongest] > 0]  # those that add nothing would only fill the picture
+    return np.sort(told if len(told) else strongest)
 
 
 def _scaled(places: Places) -> tuple[Places, tuple[int, int]]:
