@@ -229,7 +229,8 @@ class SeriesExplanation:
         one = self.certificate
         if not self.chances:
             unit = f" {self.scale}" if self.scale else ""
-            return f"{capital(self.label)} is {number(one.score)}{unit}, {number(one.baseline_score)} at the baseline"
+            start = one.baseline_score if abs(one.baseline_score) > 1e-6 * abs(one.score) else 0.0  # what rounding leaves
+            return f"{capital(self.label)} is {number(one.score)}{unit}, {number(start)} at the baseline"
         if self.prediction == self.label:
             return f"It says {quoted(self.label)} ({percent(self.chances[self.label])})"
         other = f"it says {quoted(self.prediction)}, {percent(self.chances[self.prediction])}"
