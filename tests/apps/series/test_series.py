@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import integrand as ig
 from integrand.apps.series import SeriesExplanation, explain, time_series
 from integrand.batch import ExplainedTable
-from integrand.errors import InputError, OptionError, TargetError, TrainModeError
+from integrand.errors import InputError, ModelError, OptionError, TargetError, TrainModeError
 
 
 def linear(coefficients: Tensor) -> nn.Module:
@@ -136,6 +136,25 @@ def test_classes_sentence_and_scores(network: nn.Module) -> None:
     assert asked.certificate.target == f"{other} (probability)"
     assert "x is " in found.signal.window_saying(0, 0)
     assert " g and adds " in found.signal.window_saying(0, 0)
+
+
+def test_one_output_for_two_classes() -> None:
+    weights = torch.linspace(-1, 1, 12, dtype=torch.float64)
+    x = torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
+
+    def model(given: Tensor) -> Tensor:
+        return (given * weights).sum(1, keepdim=True)
+
+    up = float(model(x[None]).sigmoid())
+    for target in (None, "on", 1):
+        found = explain(model, x, "zero", classes=["off", "on"], target=target)
+        assert (found.label, found.chances["on"]) == ("on", pytest.approx(up))
+        assert found.values.sum() == pytest.approx(up - 0.5, abs=1e-2)
+    with wrong("one output, which speaks for 'on'", TargetError):
+        explain(model, x, "zero", classes=["off", "on"], target="off")
+    scored = explain(model, x, "zero", target=lambda out: 2 * out[:, 0])
+    assert scored.sentence.startswith("The score is ")
+    assert np.allclose(scored.values[:, 0], (2 * weights * x).numpy())
 
 
 def test_series_of_different_length_have_results_of_their_own(network: nn.Module) -> None:
@@ -279,6 +298,20 @@ def test_bad_inputs(network: nn.Module, signal: Tensor) -> None:
     with wrong("3 names of classes for 2 outputs"):
         x = torch.randn(3, 24, dtype=torch.float64)
         explain(network, x, layout="channels-time", classes=["a", "b", "c"])
+
+
+def test_models_of_other_kinds_and_read_only_arrays() -> None:
+    class Ridge:
+        pass
+
+    Ridge.__module__ = "sklearn.linear_model"
+    with wrong("of scikit-learn as the model", ModelError):
+        explain(Ridge(), torch.randn(9))  # type: ignore[arg-type]
+    locked = np.arange(6.0)
+    locked.flags.writeable = False
+    found = explain(lambda x: -(x**2).sum(1), locked, "zero", times=locked)
+    assert np.allclose(found.values[:, 0], -(locked**2))
+    assert "mostly because of 3–5 (−50" in found.sentence  # why it is so low, not why it is not lower still
 
 
 def test_a_still_channel_is_named(signal: Tensor) -> None:

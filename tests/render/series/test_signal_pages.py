@@ -106,6 +106,13 @@ def test_bars_have_the_height_of_their_values() -> None:
     assert np.allclose(drawn / np.abs(drawn).max(), exact / np.abs(exact).max(), atol=1e-3)
 
 
+def test_parts_of_a_figure_have_one_time_axis(ahead: ig.series.ForecastExplanation) -> None:
+    airline = ig.series.load("airline")
+    one = airline.forecast(airline.example(), horizon=7)
+    for figure in (ahead.figure(), one.figure(), one.explanations[0].figure()):
+        assert len({axes.get_xlim() for axes in figure.axes}) == 1
+
+
 def test_marks_are_round() -> None:
     assert [text for _, text in number_ticks(-1.31, 1.4, 4)] == ["−1", "0", "1"]
     assert number_ticks(2.0, 2.0) == [(2.0, "2")]

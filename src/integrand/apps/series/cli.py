@@ -137,7 +137,7 @@ def series(
         with screen.loading(), one_line("the model", debug=debug):
             known, network = _loaded(named, trust, device or default_device())
         with screen.doing("reading the series"):
-            given, reading = _read(data, known, row, time, channels, rate, gaps.value)
+            given = _read(data, known, row, time, channels, rate, gaps.value)
             start = _baseline(baseline, time, channels, gaps.value)
         if start is not None:
             asked["baseline"] = start
@@ -148,23 +148,16 @@ def series(
         _check_given(forecasts, target, score, channel, classes, layout, unit, known)
         with noted() as notes, one_line("the model", debug=debug):
             found: Any
+            own = {"layout": _value(layout)} if known is None else {}
             if forecasts:
                 asked |= {"horizon": _horizon(horizon), **({} if channel is None else {"channel": _channel(channel)})}
-                if known is not None:
-                    found = known.forecast(given, **asked)
-                else:
-                    from .model import forecast
-
-                    found = forecast(network, given, layout=_value(layout), scale=unit or None, **asked, **reading)
+                found = _forecast(known, network, given, **asked, **({"scale": unit or None} if known is None else {}), **own)
             else:
                 asked |= {"target": target, **({} if score is None else {"score": score.value})}
-                if known is not None:
-                    found = known.explain(given, **asked)
-                else:
-                    from .model import explain
-
-                    names = None if classes is None else _listed(classes, "--classes")
-                    found = explain(network, given, classes=names, layout=_value(layout), scale=unit, **asked, **reading)
+                names = (
+                    {} if known is not None else {"classes": _listed(classes, "--classes") if classes else None, "scale": unit}
+                )
+                found = _explained(known, network, given, **asked, **names, **own)
         if out is not None:
             with screen.doing("writing"), writing(out):
                 found.save(out, **({"command": typed()} if out.suffix.lower() == ".html" else {}))
@@ -175,6 +168,24 @@ def series(
     say([*found.notes, *notes])
     if out is not None:
         print_line(f"wrote {out}", err=True)
+
+
+def _forecast(known: SeriesModel | None, network: Any, given: TimeSeries, **asked: Any) -> Any:
+    """The explanation of a forecast, by a shipped model or the user's own."""
+    if known is not None:
+        return known.forecast(given, **asked)
+    from .model import forecast
+
+    return forecast(network, given, **asked)
+
+
+def _explained(known: SeriesModel | None, network: Any, given: TimeSeries, **asked: Any) -> Any:
+    """The explanation of a series, by a shipped model or the user's own."""
+    if known is not None:
+        return known.explain(given, **asked)
+    from .model import explain
+
+    return explain(network, given, **asked)
 
 
 def _show(found: Any, verbose: bool, known: SeriesModel | None, row: int | None) -> None:
@@ -214,8 +225,8 @@ def _loaded(name: str, trust: bool, device: str) -> tuple[SeriesModel | None, An
 
 def _read(
     data: str, known: SeriesModel | None, row: int, time: str | None, channels: str | None, rate: float | None, gaps: Any
-) -> tuple[TimeSeries, dict[str, Any]]:
-    """The series, and how a user's model is to read it."""
+) -> TimeSeries:
+    """The series that is explained."""
     from .series_files import read_series
     from .shipped_models import load
 
@@ -224,13 +235,13 @@ def _read(
         if time or channels or rate:
             raise OptionError("got --time, --channels or --rate with an example; expected them with a file. Leave them out.")
         source = known if known is not None and known.name == data else load(data)  # type: ignore[arg-type]
-        return source.example(row), {}
+        return source.example(row)
     names = None if channels is None else _listed(channels, "--channels")
     if rate is None and known is not None and time is None:
         found = read_series(Path(data), channels=names, gaps=gaps)
         plain = found.axis.unit == "step" and known.rate is not None
-        return (read_series(Path(data), channels=names, gaps=gaps, rate=known.rate) if plain else found), {}
-    return read_series(Path(data), time=time, channels=names, rate=rate, gaps=gaps), {}
+        return read_series(Path(data), channels=names, gaps=gaps, rate=known.rate) if plain else found
+    return read_series(Path(data), time=time, channels=names, rate=rate, gaps=gaps)
 
 
 def _baseline(given: str | None, time: str | None, channels: str | None, gaps: Any) -> Any:

@@ -136,13 +136,7 @@ class ForecastExplanation:
         change = one.score - one.baseline_score
         said = f"The forecast for {self.rows[i]} is {number(one.score)}{unit}"
         base = f"{number(abs(change), 3)} {'above' if change >= 0 else 'below'} that after the baseline ({self.start.name})"
-        first, second = result.stretch(1 if change >= 0 else -1), result.stretch(-1 if change >= 0 else 1)
-        why = ""
-        if first is not None:
-            why = f", {result.because(first, 1 if change >= 0 else -1)}"
-        if second is not None and first is not None and abs(second.value) > 0.2 * abs(first.value):
-            why += f"; {second.where} pulls the other way ({result.signal.amount(second.value, second.error)})"
-        return f"{said}, {base}{why}; {trust(one)}."
+        return f"{said}, {base}{result.reasons(1 if change >= 0 else -1)}; {trust(one)}."
 
     @property
     def sentence(self) -> str:

@@ -25,7 +25,7 @@ from ...render.certificate_text import trust
 from ...render.notebook import notebook_view, said_first
 from ...render.series.signal import AttributedSignal, SignalStretch, place_words
 from ...render.series.time_axis import TimeAxis
-from ...render.text.word_sentences import quoted
+from ...render.text.word_sentences import capital, quoted
 from ...words import cell, finite, number, percent, plus_minus, short_repr
 from .series_input import Layout, TimeSeries, find_channel, taken_back
 from .series_run import SeriesStart
@@ -229,7 +229,8 @@ class SeriesExplanation:
         one = self.certificate
         if not self.chances:
             unit = f" {self.scale}" if self.scale else ""
-            return f"{self.label} is {number(one.score)}{unit}, {number(one.baseline_score)} at the baseline"
+            start = one.baseline_score if abs(one.baseline_score) > 1e-6 * abs(one.score) else 0.0  # what rounding leaves
+            return f"{capital(self.label)} is {number(one.score)}{unit}, {number(start)} at the baseline"
         if self.prediction == self.label:
             return f"It says {quoted(self.label)} ({percent(self.chances[self.label])})"
         other = f"it says {quoted(self.prediction)}, {percent(self.chances[self.prediction])}"
@@ -238,21 +239,21 @@ class SeriesExplanation:
     @cached_property
     def sentence(self) -> str:
         """What the model says, because of which stretch, and how sure the numbers are, in one line."""
-        for_it, against = self.stretch(1), self.stretch(-1)
-        why = "; nothing speaks for it" if for_it is None else f", {self.because(for_it)}"
-        least = CONTRARY * (for_it.value if for_it is not None else 0.0)
-        but = ""
-        if against is not None and -against.value > least:
-            but = f"; {against.where} speaks against it ({self.signal.amount(against.value, against.error)})"
-        return f"{self.verdict}{why}{but}; {trust(self.certificate)}."
+        one = self.certificate
+        sign = 1 if self.chances or one.score >= one.baseline_score else -1
+        return f"{self.verdict}{self.reasons(sign)}; {trust(one)}."
 
-    def because(self, part: SeriesSum, sign: int = 1) -> str:
-        """That a stretch is why, as part of a sentence; where it is one of many, the channel first.
+    def reasons(self, sign: int) -> str:
+        """Which stretch speaks for the score (1), or for its being so low (-1), and which strong one against that, in words."""
+        first, second = self.stretch(sign), self.stretch(-sign)
+        said = "; nothing speaks for it" if first is None else f", {self._because(first, sign)}"
+        if second is not None and abs(second.value) > CONTRARY * (abs(first.value) if first is not None else 0.0):
+            against = "against it" if self.chances else "the other way"
+            said += f"; {against} above all {second.where} ({self.signal.amount(second.value, second.error)})"
+        return said
 
-        Args:
-            part: the strongest stretch of a sign.
-            sign: 1 where it speaks for the score, -1 where it speaks against it.
-        """
+    def _because(self, part: SeriesSum, sign: int) -> str:
+        """That a stretch is why, as part of a sentence; where it is one of many, the channel first."""
         told = f"{part.where} ({self.signal.amount(part.value, part.error)})"
         whole = float(np.clip(sign * np.nan_to_num(self.signal.sums), 0, None).sum())
         if abs(part.value) >= MOSTLY * whole:
@@ -272,7 +273,8 @@ class SeriesExplanation:
         """
         return pictures.page(
             self.signal,
-            title=title or f"Why {quoted(self.label)}?",
+            title=title
+            or (f"Why {quoted(self.label)}?" if self.chances else f"Why {self.label} is {number(self.certificate.score)}"),
             says=self.sentence,
             certificate=self.certificate,
             notes=self.notes,

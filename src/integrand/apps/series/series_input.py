@@ -322,7 +322,7 @@ def _filled(
     """The values without gaps, and where they were; refuses what cannot be filled."""
     known = np.isfinite(values)
     if known.all():
-        return np.ascontiguousarray(values), None
+        return np.array(values, order="C"), None  # a copy, since a frame's own array may not be written to, which torch minds
     missing = (~known).sum(0)
     worst = int(missing.argmax())
     where = axis.span(first := int(np.flatnonzero(~known[:, worst])[0]), first + 1)

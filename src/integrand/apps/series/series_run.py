@@ -18,6 +18,7 @@ from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...baselines.constructors import time_mean, trend
 from ...errors import InputError, ModelError, OptionError
+from ...functions.foreign import check_model
 from ...functions.model_state import modules_of, undisturbed
 from ...functions.target import main_tensor
 from ...render.series.time_axis import TimeAxis
@@ -245,5 +246,6 @@ def output_of(model: Callable[..., Any], rows: Tensor, options: Mapping[str, Any
         rows: inputs, a row each.
         options: those of the explanation, with further arguments of the model.
     """
+    check_model(model)
     with undisturbed(model), torch.no_grad():
         return main_tensor(model(rows, *options.get("args", ()), **(options.get("kwargs") or {}))).detach().cpu().double()

@@ -48,7 +48,7 @@ def draw_signal(signal: AttributedSignal, *, title: str, certificate: ExampleCer
         _draw_seen(seen, signal, channel, signal.axis)
         _name(figure, signal, channel, at, height)
         adds = _axes(figure, at + NAME + share * SEEN + GAP, share * ADDS, height)
-        _draw_adds(adds, signal, channel, reach)
+        _draw_adds(adds, signal, channel, signal.axis, reach)
         _times(seen, signal.axis, labels=False)
         _times(adds, signal.axis, labels=last)
     return figure
@@ -76,7 +76,7 @@ def draw_forecast(lags: LagMap, *, title: str, certificate: Certificate) -> Figu
         if several:
             _draw_lags(axes, lags, channel)
         else:
-            _draw_adds(axes, first, channel, reach_of([first]))
+            _draw_adds(axes, first, channel, lags.axis, reach_of([first]))
         _times(axes, lags.axis, labels=channel == channels[-1])
         at += NAME + low
     return figure
@@ -144,7 +144,7 @@ def _draw_seen(axes: Axes, signal: AttributedSignal, channel: int, axis: TimeAxi
     axes.set_xlim(axis.edges[0], axis.edges[-1])
 
 
-def _draw_adds(axes: Axes, signal: AttributedSignal, channel: int, reach: float) -> None:
+def _draw_adds(axes: Axes, signal: AttributedSignal, channel: int, axis: TimeAxis, reach: float) -> None:
     """What each value adds, as bars up and down from zero."""
     bins = drawn_bins(len(signal.axis), BARS)
     edges = signal.axis.edges
@@ -156,7 +156,7 @@ def _draw_adds(axes: Axes, signal: AttributedSignal, channel: int, reach: float)
     axes.set_ylim(-1.05 * reach, 1.05 * reach)
     ticks = [one for one in number_ticks(-reach, reach, 4) if abs(one[0]) < reach]
     axes.set_yticks([place for place, _ in ticks], [text for _, text in ticks])
-    axes.set_xlim(edges[0], edges[-1])
+    axes.set_xlim(axis.edges[0], axis.edges[-1])
 
 
 def _draw_lags(axes: Axes, lags: LagMap, channel: int) -> None:

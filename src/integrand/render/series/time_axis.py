@@ -55,7 +55,7 @@ class TimeAxis:
         Raises:
             InputError: they do not increase, or are no numbers.
         """
-        places = np.asarray(at, np.float64)
+        places = np.array(at, np.float64)
         if places.ndim != 1 or not np.isfinite(places).all():
             raise InputError("got times that are not all finite numbers in one row; expected one number for each value.")
         _check_order(places, places)
