@@ -289,8 +289,8 @@ def _rows(features: Tensor, frequencies: Sequence[float] | None, bands: int) -> 
         places = np.asarray(frequencies, float)
         return places, mel_edges(float(places[-1]), min(bands, rows), float(np.diff(places).min()) if rows > 1 else 0.0)
     each = -(-rows // MOST_BANDS)
-    edges = np.append(np.arange(0, rows, each), rows).astype(float)
-    return np.arange(rows) + 0.5, edges
+    edges: Floats = np.append(np.arange(0, rows, each), rows).astype(np.float64)
+    return np.arange(rows, dtype=np.float64) + 0.5, edges
 
 
 def _mean_over_time(features: Tensor) -> Tensor:
