@@ -102,6 +102,7 @@ def made() -> dict[str, Any]:
         verdict,
         table([Gradient()], axioms=["completeness"], model=model, x=x[:1]),
         regions(explained.result, explained.shown),
+        ig.audio.explain(lambda x: x.square().sum(1), np.ones(8000, np.float32), rate=8000),
     ]
     return {f"{type(one).__name__} {i}": one for i, one in enumerate(found)}
 

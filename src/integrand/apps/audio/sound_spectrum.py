@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...errors import OptionError
+from ...words import short_repr
 
 Floats = NDArray[np.float64]
 
@@ -193,6 +194,8 @@ class CellGrid:
     times: Floats
     edges: Floats
     hertz: bool = True
+
+    __repr__ = short_repr
 
     @property
     def shape(self) -> tuple[int, int]:
