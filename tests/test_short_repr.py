@@ -104,6 +104,7 @@ def made() -> dict[str, Any]:
         regions(explained.result, explained.shown),
         ig.tables.explain(model, x.numpy(), target=0),
         ig.tables.explain(model, x.numpy(), target=0, rows=3),
+        ig.audio.explain(lambda x: x.square().sum(1), np.ones(8000, np.float32), rate=8000),
     ]
     return {f"{type(one).__name__} {i}": one for i, one in enumerate(found)}
 

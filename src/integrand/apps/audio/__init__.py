@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
-    from .model import SoundExplainer, SoundModel, SoundSpectrum, explain, load
+    from .model import SoundExplainer, SoundSpectrum, explain, load
     from .result import ExplainedSound
     from .sound_baselines import BaselineName
     from .sound_files import Sound, read
+    from .sound_questions import SoundModel
     from .sound_spectrum import Spectrogram
 else:
     __getattr__, __dir__ = loaded_on_use(
@@ -28,7 +29,7 @@ else:
             "ExplainedSound": "result",
             "SoundExplainer": "model",
             "Sound": "sound_files",
-            "SoundModel": "model",
+            "SoundModel": "sound_questions",
             "SoundSpectrum": "model",
             "Spectrogram": "sound_spectrum",
             "explain": "model",

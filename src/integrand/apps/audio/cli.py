@@ -40,8 +40,8 @@ from ..command_line import (
 )
 
 if TYPE_CHECKING:
-    from .model import SoundModel
     from .result import ExplainedSound
+    from .sound_questions import SoundModel
 
 ENDINGS = (".html", *PICTURES, ".csv", ".json")
 SHOWN = 5

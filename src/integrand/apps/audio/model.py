@@ -19,13 +19,13 @@ from ...certificate import Certificate
 from ...errors import InputError, NonFiniteError, OptionError
 from ...functions.target import Score
 from ...loading import load_object
-from ...words import shown
+from ...words import short_repr, shown
 from .resampling import Samples, check_rate
 from .result import ExplainedSound, decibels
 from .silero import RATE, WINDOW, load_silero
 from .sound_baselines import BaselineName, baseline_spectra, baseline_waves
 from .sound_files import Sound, as_tensor, sound_of
-from .sound_questions import Moment, Question, SoundModel, asked_once, question
+from .sound_questions import Moment, SoundModel, SoundQuestion, asked_once, question
 from .sound_spectrum import (
     BANDS,
     MOST_BANDS,
@@ -67,6 +67,8 @@ class SoundSpectrum:
     seconds: float
     frequencies: tuple[float, ...] | None = None
     name: str = "spectrogram"
+
+    __repr__ = short_repr
 
 
 def load(name: str = "silero", *, device: torch.device | str | None = None, trust: bool = False) -> SoundModel:
@@ -209,7 +211,7 @@ class SoundExplainer:
 class _Case:
     """The part of a sound that is explained: samples (1, n), baselines (draws, 1, n), and the windows of the whole sound."""
 
-    asked: Question
+    asked: SoundQuestion
     part: Sound
     whole: Tensor
     x: Tensor
@@ -289,8 +291,8 @@ def _rows(features: Tensor, frequencies: Sequence[float] | None, bands: int) -> 
         places = np.asarray(frequencies, float)
         return places, mel_edges(float(places[-1]), min(bands, rows), float(np.diff(places).min()) if rows > 1 else 0.0)
     each = -(-rows // MOST_BANDS)
-    edges = np.append(np.arange(0, rows, each), rows).astype(float)
-    return np.arange(rows) + 0.5, edges
+    edges: Floats = np.append(np.arange(0, rows, each), rows).astype(np.float64)
+    return np.arange(rows, dtype=np.float64) + 0.5, edges
 
 
 def _mean_over_time(features: Tensor) -> Tensor:
@@ -347,7 +349,7 @@ def _integrated(
     function: Callable[..., Any],
     features: Tensor,
     start: Tensor,
-    asked: Question,
+    asked: SoundQuestion,
     groups: Tensor,
     baseline: object,
     options: dict[str, Any],

@@ -40,10 +40,11 @@ def check_rate(rate: object, what: str) -> int:
         rate: what was given.
         what: the name of the argument, for the error.
     """
-    good = isinstance(rate, (int, float, np.integer, np.floating)) and not isinstance(rate, bool) and math.isfinite(rate)
-    if not good or not LOWEST <= float(rate) <= HIGHEST or float(rate) != int(rate):  # type: ignore[arg-type]
+    good = isinstance(rate, (int, float, np.integer, np.floating)) and not isinstance(rate, bool)
+    found = float(rate) if good else math.nan  # type: ignore[arg-type]
+    if not LOWEST <= found <= HIGHEST or found != int(found):
         raise OptionError(f"got {what}={rate!r}; expected a whole number of samples per second, such as 16000.")
-    return int(rate)  # type: ignore[call-overload, no-any-return]
+    return int(found)
 
 
 def resampled(samples: NDArray[np.floating[Any]], rate: int, wanted: int) -> Samples:
@@ -86,4 +87,5 @@ def _weights(phases: torch.Tensor, offsets: torch.Tensor, cutoff: float) -> torc
     away = offsets[None].double() - phases[:, None].double()
     inside = (1 - (away * cutoff / ZEROS).square()).clamp(min=0)
     window = torch.special.i0(BETA * inside.sqrt()) / torch.special.i0(torch.tensor(BETA, dtype=torch.float64))
-    return cutoff * torch.sinc(cutoff * away) * window * (inside > 0)
+    weights: torch.Tensor = cutoff * torch.sinc(cutoff * away) * window * (inside > 0)
+    return weights

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...errors import InputError, TargetError
 from ...functions.model_state import undisturbed
 from ...functions.target import Score, main_tensor
+from ...words import short_repr
 from .sound_files import Sound
 
 Floats = NDArray[np.float64]
@@ -53,6 +54,8 @@ class SoundModel:
     causal: bool = False
     source: str = ""
 
+    __repr__ = short_repr
+
     @property
     def device(self) -> torch.device:
         """The device that its weights are on."""
@@ -67,7 +70,7 @@ class SoundModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SoundQuestion:
     """What is asked of a model: which of its outputs, of which part of the sound.
 
     Attributes:
@@ -91,6 +94,8 @@ class Question:
     target: Any
     score: Score
     curve: Floats | None = None
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,9 @@ class FrameMean:
         return found.mean(1)
 
 
-def question(network: SoundModel, x: Tensor, heard: Sound, target: int | str | Moment | None, score: Score | None) -> Question:
+def question(
+    network: SoundModel, x: Tensor, heard: Sound, target: int | str | Moment | None, score: Score | None
+) -> SoundQuestion:
     """What is asked, after the model was run once."""
     outputs = network.outputs(x)
     if network.frame is None:
@@ -139,7 +146,7 @@ def question(network: SoundModel, x: Tensor, heard: Sound, target: int | str | M
     shift = begin // each
     moment = None if target is None else (first * frame, min(last * frame, heard.seconds))
     about = (begin, end, FrameMean(first - shift, last - shift, scale), scale, curve.cpu().numpy())
-    return Question(module, network.label, when, moment, *about)
+    return SoundQuestion(module, network.label, when, moment, *about)
 
 
 def _frames(target: object, count: int, frame: float, seconds: float) -> tuple[int, int, str]:
@@ -160,7 +167,7 @@ def _frames(target: object, count: int, frame: float, seconds: float) -> tuple[i
     return first, last, f"from {low:.3g} to {high:.3g} s"
 
 
-def asked_once(network: SoundModel, outputs: Tensor, target: object, score: Score | None, samples: int) -> Question:
+def asked_once(network: SoundModel, outputs: Tensor, target: object, score: Score | None, samples: int) -> SoundQuestion:
     """What is asked of a model that answers once for a whole sound."""
     if outputs.ndim == 0 or outputs.ndim > 2 or len(outputs) != 1:
         raise InputError(
@@ -171,7 +178,7 @@ def asked_once(network: SoundModel, outputs: Tensor, target: object, score: Scor
     scale = score or network.score
     index = _output(target, network.classes, count, int(outputs.reshape(-1).argmax()))
     label = network.classes[index] if index < len(network.classes) else network.label if count == 1 else f"output {index}"
-    return Question(network.module, label, "", None, 0, samples, None if outputs.ndim == 1 else index, scale)
+    return SoundQuestion(network.module, label, "", None, 0, samples, None if outputs.ndim == 1 else index, scale)
 
 
 def _output(target: object, classes: Sequence[str], count: int, best: int) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...errors import OptionError
+from ...words import short_repr
 
 Floats = NDArray[np.float64]
 
@@ -109,7 +110,7 @@ class ShortTime:
 
     def frequencies(self, rate: int) -> Floats:
         """The frequency of each row in Hz, (size // 2 + 1,)."""
-        return np.arange(self.size // 2 + 1) * (rate / self.size)
+        return np.arange(self.size // 2 + 1, dtype=np.float64) * (rate / self.size)
 
     def frames(self, samples: int) -> int:
         """How many frames so many samples have."""
@@ -194,6 +195,8 @@ class CellGrid:
     edges: Floats
     hertz: bool = True
 
+    __repr__ = short_repr
+
     @property
     def shape(self) -> tuple[int, int]:
         """How many bands and windows there are."""
@@ -231,7 +234,7 @@ def windows(seconds: float, window: float) -> Floats:
     whole = max(1, math.floor(seconds / window + 1e-6))
     rest = seconds - whole * window
     count = whole + (rest > window / 2 + 1e-9)
-    edges = np.arange(count + 1) * window
+    edges = np.arange(count + 1, dtype=np.float64) * window
     edges[-1] = seconds
     return edges
 

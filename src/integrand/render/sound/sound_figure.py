@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..certificate_text import caption
 from ..figures import GREY, INK, FigureCell, plain
-from .sound_picture import SoundPicture, colour_of, spectrum_pixels
+from .sound_picture import Floats, SoundPicture, colour_of, spectrum_pixels
 
 WIDE = 8.0
 """The width of the figure in inches."""
@@ -51,8 +51,9 @@ def draw(picture: SoundPicture) -> Figure:
     return figure
 
 
-def _middles(picture: SoundPicture) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return (picture.times[:-1] + picture.times[1:]) / 2  # type: ignore[return-value]
+def _middles(picture: SoundPicture) -> Floats:
+    middles: Floats = (picture.times[:-1] + picture.times[1:]) / 2
+    return middles
 
 
 def _bars(axes: Axes, picture: SoundPicture) -> None:

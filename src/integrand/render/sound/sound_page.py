@@ -273,7 +273,7 @@ def _axis(picture: SoundPicture) -> str:
     """Seconds under the layers."""
     step = next((one for one in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60) if picture.seconds / one <= 7), 120.0)
     marks = [k * step for k in range(int(picture.seconds / step) + 1)]
-    marks = [one for one in marks if picture.seconds - one > 0.4 * step or one == 0]
+    marks = [one for one in marks if picture.seconds - one > 0.5 * step or one == 0]
     spans = "".join(f'<span style="left:{100 * one / picture.seconds:.2f}%">{one:g} s</span>' for one in marks)
     return f'<div class="seconds" aria-hidden="true">{spans}<span style="left:100%">{picture.seconds:.3g} s</span></div>\n'
 

@@ -176,7 +176,8 @@ def spectrum_pixels(picture: SoundPicture, *, overlay: bool = True) -> Pixels | 
     ground = np.repeat(grey[..., None], 3, 2)
     if overlay:
         ground = tinted(ground, _shades(picture, line, moments, rows))
-    return np.clip(ground[::-1], 0, 255).astype(np.uint8)
+    pixels: Pixels = np.clip(ground[::-1], 0, 255).astype(np.uint8)
+    return pixels
 
 
 def _shades(picture: SoundPicture, line: NDArray[np.int_], moments: Floats, rows: int) -> Floats:
