@@ -86,6 +86,7 @@ class QuickExplanation:
     answers: tuple[Any, ...] = ()
     notice: str = ""
     view: str = "scaled"
+    aim: None = None
     beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

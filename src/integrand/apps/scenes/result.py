@@ -51,7 +51,7 @@ nearly cancel; sums over regions have the colour of what is left."""
 VAGUE = 0.25
 """With a larger error of the share inside, nothing is said about it."""
 
-SMALLEST = 0.001
+SMALLEST = 0.01
 """The share of a picture from which on a class is listed as a part of it."""
 
 BOX_READING = (
