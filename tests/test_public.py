@@ -40,6 +40,7 @@ NAMES = {
     "path_attribution",
     "paths",
     "quadrature",
+    "sequences",
     "serve",
     "text",
 }
