@@ -306,7 +306,7 @@ class SequenceAttribution:
             target=self.label or "the output",
             sentence=self.sentence,
             notes=self.notes,
-            features=tuple(f"{letter}{i}" for i, letter in enumerate(self.letters, 1)),
+            features=tuple(f"{i}:{letter}" for i, letter in enumerate(self.letters, 1)),
             attributions=self.values,
             attribution_errors=tuple(self.errors.tolist()) if np.isfinite(self.errors).all() else None,
             groups=tuple(stretches),
