@@ -130,9 +130,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     runs = [run(seed, options.count, options.shuffles, options.tol) for seed in options.seeds]
-    print(
-        f"\n{len(runs)} times {options.count} sequences\n\n| method | AUROC | AUPR | CTCF over sites | seconds |\n|---|---|---|---|---|"
-    )
+    print(f"\n{len(runs)} times {options.count} sequences\n")
+    print("| method | AUROC | AUPR | CTCF over sites | seconds |\n|---|---|---|---|---|")
     for name in runs[0]:
         cells = []
         for key in ("auroc", "aupr", "ctcf_over_sites"):
