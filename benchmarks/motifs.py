@@ -90,7 +90,7 @@ def rankings(model: SequenceModel, shuffles: int, tol: float) -> dict[str, Score
         f"DeepLift (rescale), {shuffles} shuffles": deeplift,
         "gradient x input": times_input,
         "gradient x input, corrected": corrected,
-        "saliency (largest |gradient|)": lambda text: gradient(text).abs().amax(0).numpy(),
+        "saliency (largest magnitude of the gradient)": lambda text: gradient(text).abs().amax(0).numpy(),
         "random": lambda text: rng.random(len(text)),
     }
 
@@ -130,7 +130,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     runs = [run(seed, options.count, options.shuffles, options.tol) for seed in options.seeds]
-    print(f"\n| method | AUROC | AUPR | CTCF over sites | seconds |\n|---|---|---|---|---|  ({options.count} sequences each)")
+    print(f"\n{len(runs)} times {options.count} sequences\n")
+    print("| method | AUROC | AUPR | CTCF over sites | seconds |\n|---|---|---|---|---|")
     for name in runs[0]:
         cells = []
         for key in ("auroc", "aupr", "ctcf_over_sites"):

@@ -414,7 +414,7 @@ def test_a_result_goes_into_a_table_and_back() -> None:
     found = explain(Smooth(), drawn(40), shuffles=3, classes=["a", "b", "c"], baseline="zero")
     row = found.row()
     assert row.features is not None
-    assert row.features[4] == f"{found.letters[4]}5"
+    assert row.features[4] == f"5:{found.letters[4]}"
     again = SequenceAttribution.of_details(row.details)
     for name in ("values", "errors", "hypothetical", "hypothetical_errors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))

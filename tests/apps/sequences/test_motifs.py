@@ -40,7 +40,7 @@ def test_the_network_tells_bound_from_unbound(network: SequenceModel) -> None:
 
 @pytest.mark.parametrize(("baseline", "least"), [("shuffled", 0.85), ("uniform", 0.8), ("zero", 0.85)])
 def test_attributions_find_the_planted_motifs(network: SequenceModel, baseline: str, least: float) -> None:
-    """The bounds are below what ``python -m benchmarks.motifs`` measures on 300 sequences, for these are six."""
+    """The bounds are below what ``python -m benchmarks.motifs`` measures on 150 sequences, for these are six."""
     chosen = [
         record
         for record in sequences.read_fasta(EXAMPLES)

@@ -21,7 +21,7 @@ from ...loading import shipped
 from ...render.notebook import ResultList
 from ...schema import parsed
 from ...tensor_files import read_safetensors
-from ...words import first_line, shortened, shown
+from ...words import first_line, short_repr, shortened, shown
 from .alphabets import GAP, Alphabet, background_of
 from .result import SequenceAttribution, combined
 from .sequence_files import FastaRecord, is_fasta, read_fasta
@@ -65,6 +65,8 @@ class SequenceModel:
     name: str = ""
     source: str = ""
     motifs: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+
+    __repr__ = short_repr
 
     together: ClassVar[int] = 1
     """Sequences that are explained in one call where there are many; see :func:`integrand.explain_many`."""

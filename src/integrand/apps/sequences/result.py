@@ -23,7 +23,7 @@ from ...render import sequence as pictures
 from ...render.notebook import LOW, notebook_view, said_first
 from ...render.sequence.logo_data import Logo, Seqlet
 from ...version import generator
-from ...words import finite, plus_minus, shown
+from ...words import finite, plus_minus, short_repr, shown
 from ..text.stored_text import checked, packed, unpacked
 from .seqlets import strong_stretches
 from .sequence_files import place_of
@@ -306,7 +306,7 @@ class SequenceAttribution:
             target=self.label or "the output",
             sentence=self.sentence,
             notes=self.notes,
-            features=tuple(f"{letter}{i}" for i, letter in enumerate(self.letters, 1)),
+            features=tuple(f"{i}:{letter}" for i, letter in enumerate(self.letters, 1)),
             attributions=self.values,
             attribution_errors=tuple(self.errors.tolist()) if np.isfinite(self.errors).all() else None,
             groups=tuple(stretches),
@@ -331,9 +331,7 @@ class SequenceAttribution:
             rows.append(f"  leaving the simplex: {plus_minus(*self.off_simplex)}")
         return "\n".join([*head, *rows, f"  {self.certificate}"])
 
-    def __repr__(self) -> str:
-        named = f"{shown(self.name)[:60]}: " if self.name else ""
-        return f"{named}{self.sentence}"
+    __repr__ = short_repr
 
     def _small_html_(self) -> str:
         return said_first(self, pictures.fragment(self.logo))
@@ -401,6 +399,8 @@ class StoredSequence:
     probability: float | None
     notes: tuple[str, ...]
     correct: bool
+
+    __repr__ = short_repr
 
     @staticmethod
     def of(found: SequenceAttribution) -> StoredSequence:

@@ -14,9 +14,9 @@ off every column: C(g) is the corrected gradient.
 So the network sees the straight line from x' to x, whatever u does. The attributions of this function, true integrals all of
 them, are: for ``a``, C(G) (x - x'), where G is the mean gradient along the line: the corrected attributions, which add up over
 letters to those of positions; for ``w``, what leaving the simplex changed; for ``u``, r C(G). The last add up to 0 at every
-position, so that the sum of all is the change of the score, and completeness can be used as always. Nor does the arbitrary slope
-enter the magnitudes that the tolerance refers to. What letter c would get in place of the one that is there, sum over letters
-of G (e_c - x'), the *hypothetical contribution*, is the attribution of the position plus C(G)_c - C(G)_present.
+position, so that the sum of all is the change of the score, and completeness can be used as always. Nor does the arbitrary
+slope enter the magnitudes that the tolerance refers to. What letter c would get in place of the one that is there, sum over
+letters of G (e_c - x'), the *hypothetical contribution*, is the attribution of the position plus C(G)_c - C(G)_present.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from ...words import short_repr
 
 Layout = Literal["letters-positions", "positions-letters"]
 """What a network takes: (N, letters, L) or (N, L, letters)."""
@@ -43,6 +45,8 @@ class SimplexModel(nn.Module):
         layout: what it takes.
         paths: the way it is run along: whether there is a u, and what w is where it does not move.
     """
+
+    level: Tensor
 
     def __init__(self, model: Callable[..., Any], layout: Layout, paths: SimplexPaths) -> None:
         super().__init__()
@@ -83,6 +87,8 @@ class SimplexPaths:
     probed: bool
     leaves: bool
     level: Tensor
+
+    __repr__ = short_repr
 
     @staticmethod
     def of(columns: Tensor, baselines: Tensor, *, probed: bool) -> SimplexPaths:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...arrays import Floats
 from ...certificate import ExampleCertificate
 from ...errors import InputError
-from ...words import number, percent, plus_minus, shortened, shown
+from ...words import number, percent, plus_minus, short_repr, shortened, shown
 from ..certificate_text import trust
 
 NAMED, MUCH = 3, 2 / 3
@@ -128,6 +128,8 @@ class Logo:
     baseline: str = ""
     name: str = ""
     notes: tuple[str, ...] = field(default=())
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         length, each = len(self.letters), [self.values, self.errors]
