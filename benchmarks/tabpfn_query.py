@@ -1,7 +1,6 @@
 """TabPFN v1 (a transformer with real weights) on breast cancer: which columns of a query row made it say what it says.
 
-    # tabpfn-0.1.tar.gz: the source distribution of tabpfn 0.1
-    tar xzf tabpfn-0.1.tar.gz                                                     # 96 MB, Apache-2.0; the weights are in it
+    tar xzf tabpfn-0.1.tar.gz           # the source distribution of tabpfn 0.1: 96 MB, Apache-2.0; the weights are in it
     PYTHONPATH=tabpfn-0.1 python -m benchmarks.tabpfn_query --row 86 --check      # --rows 50 for many
 
 TabPFN is not trained on a table: it reads rows with their labels as context, and says of a query row which class it has. Here

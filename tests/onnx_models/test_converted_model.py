@@ -24,7 +24,7 @@ if not all(importlib.util.find_spec(name) for name in ("onnx2torch", "onnx2pytor
 
 import onnx
 
-from integrand.onnx_models import converted_model, converters
+from integrand.onnx_models import conversion, converters
 
 from .builders import cnn, made, node, words
 
@@ -96,7 +96,7 @@ class Off(nn.Module):
 def plant(monkeypatch: pytest.MonkeyPatch, kind: str, *names: str) -> None:
     real = converters.convert
     monkeypatch.setattr(
-        converted_model, "convert", lambda name, model: Off(real(name, model), kind) if name in names else real(name, model)
+        conversion, "convert", lambda name, model: Off(real(name, model), kind) if name in names else real(name, model)
     )
 
 
@@ -161,7 +161,11 @@ def test_a_network_for_one_row_takes_any_number(shape: list[int]) -> None:
 def test_a_network_that_takes_one_row_runs_one_at_a_time() -> None:
     """The mean over all rows is that of a single one in the file, whatever converters make of it."""
     tensors = {"w": np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)}
-    nodes = [node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1), node("Sub", ["x", "m"], ["d"]), node("Add", ["d", "x"], ["e"])]
+    nodes = [
+        node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
+        node("Sub", ["x", "m"], ["d"]),
+        node("Add", ["d", "x"], ["e"]),
+    ]
     model = made([*nodes, node("MatMul", ["e", "w"], ["y"])], {"x": ("float32", (1, 6))}, {"y": ("float32", (1, 2))}, tensors)
     found = ig.from_onnx(model)
     assert found.provenance.rows == 1
@@ -266,7 +270,7 @@ def test_an_operation_of_torchvision_is_said_when_it_runs() -> None:
 
 def test_rounding_has_no_gradient() -> None:
     model = made([node("Round", ["x"], ["y"])], {"x": ("float32", ("n", 50))}, {"y": ("float32", ("n", 50))}, {})
-    with pytest.raises(errors.GradientError, match="no gradient reaches the input 'x'.*operations without one: Round"):
+    with pytest.raises(errors.GradientError, match=r"no gradient reaches the input 'x'.*operations without one: Round"):
         ig.from_onnx(model)
 
 
@@ -277,7 +281,7 @@ def test_random_and_training_networks_are_refused() -> None:
         {"y": ("float32", ("n", 3))},
         {},
     )
-    with pytest.raises(errors.ModelError, match="draws random numbers \\(RandomNormalLike\\)"):
+    with pytest.raises(errors.ModelError, match=r"draws random numbers \(RandomNormalLike\)"):
         ig.from_onnx(random)
     drop = made(
         [node("Dropout", ["x", "ratio", "mode"], ["y"])],
@@ -285,7 +289,7 @@ def test_random_and_training_networks_are_refused() -> None:
         {"y": ("float32", ("n", 3))},
         {"ratio": np.float32(0.5), "mode": np.bool_(True)},
     )
-    with pytest.raises(errors.ModelError, match="exported in training mode \\(Dropout\\)"):
+    with pytest.raises(errors.ModelError, match=r"exported in training mode \(Dropout\)"):
         ig.from_onnx(drop)
 
 
@@ -293,9 +297,9 @@ def test_an_operation_that_nobody_knows() -> None:
     model, _ = cnn()
     model.graph.node[2].domain, model.graph.node[2].op_type = "com.example", "Swishy"
     model.opset_import.append(onnx.helper.make_opsetid("com.example", 1))
-    with pytest.raises(errors.ModelError, match="onnxruntime cannot load the network .*Swishy"):
+    with pytest.raises(errors.ModelError, match=r"onnxruntime cannot load the network .*Swishy"):
         ig.from_onnx(model)
-    with pytest.raises(errors.ModelError, match="operations beyond ONNX's own: com.example:Swishy"):
+    with pytest.raises(errors.ModelError, match=r"operations beyond ONNX's own: com.example:Swishy"):
         ig.from_onnx(model, check=False)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import FileError, InputError, IntegrandError, MissingExtraError, ModelError, quiet
+from ..errors import InputError, MissingExtraError, ModelError
 from ..words import first_line
 from .onnx_files import LARGEST_MESSAGE
 from .onnx_graphs import OnnxValue, inputs_of, outputs_of
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-"""How far outputs may be apart, relative to the largest of them, by the lowest precision in the file. Sums in another order
-differ by up to 1e-5 in float32 on the networks that were tried; the nearest mistake that was seen, GELU by tanh in place of erf,
-makes 3e-4. Files with float64 may hold float32 inside."""
+"""How far outputs may be apart, relative to the largest of them, by the lowest precision among inputs and outputs. Sums in
+another order made at most 3e-5 in float32 on the networks of docs/onnx.md. Files with float64 may hold float32 inside."""
 
 GRADIENT_TOLERANCE = 0.02
-"""How far the integral of gradients may be from the change of onnxruntime's output, relative to that change: kinks between the
-nodes make up to about 0.01 on ReLU networks, and a gradient that is cut at some place mostly 0.1 and more."""
+"""How far the integral of gradients may be from the change of onnxruntime's output, relative to that change. What is further
+off may be wrong, or have many kinks on the line: a finite difference in float64 tells."""
 
 LENGTHS = (0.05, 0.5, 2.0)
 """Lengths of the line in standard deviations of the sample, tried until the output changes by more than rounding does."""
@@ -85,7 +84,8 @@ class Reference:
             )
         except Exception as error:
             raise ModelError(
-                f"onnxruntime cannot load the network ({first_line(error)}). Expected one that onnxruntime runs, to compare with; "
+                f"onnxruntime cannot load the network ({first_line(error)}). Expected one that onnxruntime runs, to "
+                "compare with; "
                 "check=False leaves the comparison out."
             ) from error
 
@@ -98,7 +98,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SampleRun:
     """A sample and what onnxruntime gives for it.
 
     Attributes:
@@ -118,7 +118,7 @@ class Trial:
     independent: bool | None = None
 
 
-def tried(reference: Reference, model: ModelProto, axes: RowAxes, given: Any) -> Trial:
+def tried(reference: Reference, model: ModelProto, axes: RowAxes, given: Any) -> SampleRun:
     """Find a sample that onnxruntime can run, and run it: one row, and several.
 
     Raises:
@@ -138,10 +138,11 @@ def tried(reference: Reference, model: ModelProto, axes: RowAxes, given: Any) ->
             continue
         if axes.fixed == 1:
             several = _repeated(sample, model, axes)
-        return Trial(one, found) if several is None else _with_rows(reference, axes, one, several, found)
+        return SampleRun(one, found) if several is None else _with_rows(reference, axes, one, several, found)
     names = ", ".join(str(value) for value in inputs_of(model))
     raise InputError(
-        f"onnxruntime runs the network on none of the samples that were tried ({said}); it takes {names}. Pass sample=, an input "
+        f"onnxruntime runs the network on none of the samples that were tried ({said}); it takes {names}. Pass "
+        "sample=, an input "
         "that it does take: a tensor, a tuple of them, or a dict by name; a dict may leave inputs out."
     )
 
@@ -161,25 +162,25 @@ def _repeated(sample: Sample, model: ModelProto, axes: RowAxes) -> Sample | None
     return found
 
 
-def _with_rows(reference: Reference, axes: RowAxes, one: Sample, several: Sample, first: list[Tensor]) -> Trial:
+def _with_rows(reference: Reference, axes: RowAxes, one: Sample, several: Sample, first: list[Tensor]) -> SampleRun:
     """Run several rows: together if onnxruntime takes them so, and each by itself."""
     count = max(value.shape[axes.axes[name]] for name, value in several.items() if name in axes.axes)
     try:
         rows = [first, *(reference(axes.take(several, slice(i, i + 1))) for i in range(1, count))]
     except Exception:
-        return Trial(one, first)
+        return SampleRun(one, first)
     single = [_joined(column) for column in zip(*rows, strict=True)]
     if any(value is None for value in single):
-        return Trial(one, first)
+        return SampleRun(one, first)
     alone = [value for value in single if value is not None]
     if axes.fixed is not None:
-        return Trial(one, first, several, alone)
+        return SampleRun(one, first, several, alone)
     try:
         found = reference(several)
     except Exception:
-        return Trial(one, first, several, alone)
+        return SampleRun(one, first, several, alone)
     same = difference(found, alone) <= TOLERANCES[lowest(found)]
-    return Trial(one, first, several, alone if same else found, True, same)
+    return SampleRun(one, first, several, alone if same else found, True, same)
 
 
 def _joined(values: Sequence[Tensor]) -> Tensor | None:
@@ -250,7 +251,7 @@ class GradientLine:
         name: of the input.
     """
 
-    def __init__(self, trial: Trial, name: str) -> None:
+    def __init__(self, trial: SampleRun, name: str) -> None:
         generator = torch.Generator().manual_seed(SEED + 2)
         self.name, self.trial, self.start = name, trial, trial.one[name]
         spread = float(self.start.double().std()) if self.start.numel() > 1 else 0.0
@@ -289,7 +290,7 @@ class GradientLine:
 
 
 def check_gradients(
-    run: Run, reference: Reference, trial: Trial, inputs: Sequence[OnnxValue], doubled: Callable[[], Run]
+    run: Run, reference: Reference, trial: SampleRun, inputs: Sequence[OnnxValue], doubled: Callable[[], Run]
 ) -> list[GradientCheck]:
     """Check the gradients with respect to each floating input by itself.
 

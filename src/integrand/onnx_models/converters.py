@@ -70,13 +70,12 @@ class TorchvisionStandIn:
             ) from error
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the real one."""
         args = tuple(a.real() if isinstance(a, TorchvisionStandIn) else a for a in args)
         return self.real()(*args, **{k: v.real() if isinstance(v, TorchvisionStandIn) else v for k, v in kwargs.items()})
 
 
-def _importing(
-    name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
-) -> Any:
+def _importing(name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
     """Python's ``__import__`` for modules of the converters: all as ever, but for torchvision."""
     if level == 0 and name.partition(".")[0] == "torchvision":
         return TorchvisionStandIn(name if fromlist else "torchvision")
@@ -90,6 +89,7 @@ class _WithoutTorchvision(MetaPathFinder, Loader):
         self.package = package
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """For modules of the converter, with a loader of ours."""
         if name.partition(".")[0] != self.package:
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -160,7 +160,8 @@ def _missing(wanted: Sequence[str]) -> MissingExtraError:
     error = MissingExtraError(wanted[0], "onnx", "converting an ONNX network")
     error.msg = (
         f"converting an ONNX network needs {' or '.join(wanted)}, and {'neither' if len(wanted) > 1 else 'it'} is "
-        f"{'' if len(wanted) > 1 else 'not '}installed. Install them with: {INSTALL} (--no-deps, since they ask for torchvision, "
+        f"{'' if len(wanted) > 1 else 'not '}installed. Install them with: {INSTALL} (--no-deps, since they ask for "
+        "torchvision, "
         "which is not needed); what else they use comes with: pip install 'integrand[onnx]'"
     )
     error.args = (error.msg,)

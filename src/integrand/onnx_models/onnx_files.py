@@ -82,7 +82,8 @@ def read_onnx(source: str | PathLike[str] | bytes | ModelProto) -> tuple[ModelPr
         return _checked(_parsed(bytes(source), "the bytes"), None, "the bytes"), "the bytes"
     if not isinstance(source, (str, PathLike)):
         raise InputError(
-            f"got a {type(source).__name__}; expected the path of an .onnx file, its bytes, or the ModelProto that onnx.load gives."
+            f"got a {type(source).__name__}; expected the path of an .onnx file, its bytes, or the ModelProto that "
+            "onnx.load gives."
         )
     path = Path(source)
     name = shown(str(path))
@@ -256,7 +257,7 @@ def _check_tensor(tensor: TensorProto, name: str) -> int:
     packed = _packed(tensor.data_type)
     needed = count * dtype.itemsize if packed is None else -(-count * packed // 8)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return needed
+        return int(needed)
     if tensor.HasField("raw_data"):
         there = len(tensor.raw_data)
     else:
@@ -266,7 +267,7 @@ def _check_tensor(tensor: TensorProto, name: str) -> int:
         there = needed if stored == count * complex_parts or (packed is not None and stored >= needed) else stored
     if there != needed:
         raise _damaged(name, f"the tensor {label!r} of shape {dims[:8]} needs {needed:,} bytes, and {there:,} are there")
-    return needed
+    return int(needed)
 
 
 def _packed(kind: int) -> int | None:
@@ -290,7 +291,8 @@ def _read_beside(tensor: TensorProto, folder: Path | None, name: str) -> None:
     inside = bool(parts) and ".." not in parts and not PurePosixPath(location).is_absolute() and ":" not in location
     if not inside or not (folder / location).resolve().is_relative_to(folder.resolve()):
         raise FileError(
-            f"{name} asks for the file {shown(location)[:80]!r} for its tensor {label!r}; expected one in its own folder. Nothing "
+            f"{name} asks for the file {shown(location)[:80]!r} for its tensor {label!r}; expected one in its own "
+            "folder. Nothing "
             "outside of it is read. Get the file again, or save it anew with onnx.save."
         )
     path = folder / location
@@ -302,7 +304,9 @@ def _read_beside(tensor: TensorProto, folder: Path | None, name: str) -> None:
     with reading(path, what=f"tensors of {name}") as file:
         size = os.fstat(file.fileno()).st_size
         if offset < 0 or (length is not None and length != needed) or offset + needed > size:
-            raise _damaged(name, f"the tensor {label!r} needs {needed:,} bytes, and {shown(location)[:80]!r} does not have them there")
+            raise _damaged(
+                name, f"the tensor {label!r} needs {needed:,} bytes, and {shown(location)[:80]!r} does not have them there"
+            )
         file.seek(offset)
         tensor.raw_data = file.read(needed)
     del tensor.external_data[:]

@@ -24,7 +24,8 @@ RANDOM = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLik
 """Operations that draw random numbers."""
 
 STEPS = frozenset(
-    "Round Floor Ceil Sign ArgMax ArgMin Equal Greater Less GreaterOrEqual LessOrEqual Hardmax OneHot NonZero NonMaxSuppression "
+    "Round Floor Ceil Sign ArgMax ArgMin Equal Greater Less GreaterOrEqual LessOrEqual Hardmax OneHot NonZero "
+    "NonMaxSuppression "
     "QuantizeLinear DynamicQuantizeLinear ConvInteger MatMulInteger QLinearConv QLinearMatMul".split()
 )
 """Operations whose outputs do not change, or jump, where their inputs change a little: no gradient gets through them."""
@@ -68,7 +69,9 @@ def _value(info: ValueInfoProto, what: str) -> OnnxValue:
     onnx = onnx_package()
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
-        words = {"sequence_type": "a sequence", "map_type": "a map", "optional_type": "an optional value"}.get(kind or "", "no tensor")
+        words = {"sequence_type": "a sequence", "map_type": "a map", "optional_type": "an optional value"}.get(
+            kind or "", "no tensor"
+        )
         hint = (
             "Choose another output with output=; a classifier of scikit-learn gives tensors if it is converted with "
             "options={'zipmap': False}."
@@ -121,7 +124,8 @@ def check_for_inference(model: ModelProto, name: str) -> None:
     drawn = sorted(RANDOM & found.keys())
     if drawn:
         raise ModelError(
-            f"{name} draws random numbers ({', '.join(drawn)}); expected a network that gives the same for the same input. Export "
+            f"{name} draws random numbers ({', '.join(drawn)}); expected a network that gives the same for the same "
+            "input. Export "
             "it without them, or with the noise as an input."
         )
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -170,8 +174,8 @@ def pruned(model: ModelProto, output: str | int | None, name: str) -> ModelProto
         (graph.input, [info for info in graph.input if output is None or info.name in wanted]),
     ):
         copies = list(kept_of)
-        del field[:]  # type: ignore[attr-defined]
-        field.extend(copies)  # type: ignore[attr-defined]
+        del field[:]
+        field.extend(copies)
     return model
 
 

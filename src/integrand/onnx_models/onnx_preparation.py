@@ -70,7 +70,9 @@ def _fold(model: ModelProto) -> bool:
     outputs = {info.name for info in graph.output}
     fixed: list[NodeProto] = []
     for node in graph.node:
-        foldable = node.op_type not in RANDOM and node.domain in DOMAINS and not subgraphs(node) and not outputs & set(node.output)
+        foldable = (
+            node.op_type not in RANDOM and node.domain in DOMAINS and not subgraphs(node) and not outputs & set(node.output)
+        )
         if foldable and all(not name or name in known for name in node.input):
             fixed.append(node)
             known |= set(node.output)
@@ -107,7 +109,9 @@ def _computed(model: ModelProto, nodes: list[NodeProto], names: list[str]) -> di
         needed = {name for node in nodes for name in node.input}
         tensors = [tensor for tensor in model.graph.initializer if tensor.name in needed]
         outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in rest]
-        part = onnx.helper.make_model(onnx.helper.make_graph(nodes, "constants", [], outputs, tensors), opset_imports=model.opset_import)
+        part = onnx.helper.make_model(
+            onnx.helper.make_graph(nodes, "constants", [], outputs, tensors), opset_imports=model.opset_import
+        )
         part.ir_version = model.ir_version
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -144,7 +148,7 @@ def _choose(model: ModelProto) -> bool:
 
 
 def _inlined(branch: GraphProto, prefix: str, outputs: list[str]) -> tuple[list[NodeProto], list[TensorProto]]:
-    """The operations and tensors of a branch under names of their own, with its results under the names that they have outside."""
+    """The operations and tensors of a branch under names of their own; its results under the names that they have outside."""
     onnx = onnx_package()
     own = {name for node in branch.node for name in node.output if name} | {tensor.name for tensor in branch.initializer}
     names = {name: prefix + name for name in own}

@@ -91,6 +91,9 @@ def load(
             ``package.module:function`` for your own (it is imported, from the current folder too), or the path of a
             TorchScript or ``torch.export`` file. A text without a folder in it is a name and never a file: ``./net.pt2`` is
             one.
+            ``package.module:function`` for your own (it is imported, from the current folder too), or the path of a TorchScript
+            or ``torch.export`` file. But for ``net.onnx``, a text without a folder in it is a name and never a file:
+            ``./net.pt2`` is one.
         weights: a state dict to load into the network (.pth, .safetensors; for BVLC's GoogLeNet .caffemodel or .npz), or the
             name of a set of torchvision's (``IMAGENET1K_V1``).
         size: height and width of the input, where the network does not say or takes others.
