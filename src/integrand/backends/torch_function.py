@@ -169,6 +169,8 @@ class TorchFunction:
         if not scores.requires_grad:
             raise GradientError(no_gradient(outputs[0]))
         self.look_inside(scores)
+        if scores.device.type == "cpu" and (len(rows) == 1 or not self.scorer.batched):
+            mend_norms(scores)
         return scores
 
 
@@ -490,6 +492,21 @@ def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
         seen.add(node)
         yield node
         left.extend(before for before, _ in node.next_functions)
+
+
+def mend_norms(scores: Tensor) -> None:
+    """Let batch normalisations of a single row get gradients that are contiguous: those that are not, torch may take for others.
+
+    torch 2.13 on a CPU gives a wrong gradient where that of the output comes through ``flatten(2)`` and ``transpose(1, 2)``, as
+    between the convolutions and the attention of a network: strides of a single row look like those of channels last.
+    """
+    for node in nodes_behind([scores]):
+        if node.name().startswith("NativeBatchNormBackward"):
+            node.register_prehook(_contiguous)
+
+
+def _contiguous(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(None if one is None else one.contiguous() for one in gradients)
 
 
 def refuse_once_differentiable(gradients: Iterable[Tensor]) -> None:
