@@ -378,10 +378,10 @@ def _no_neutral_candidate(
         closest += f"to {here:.2g}, not what makes the class"
     said += [f"{closest[0].upper()}{closest[1:]}."] if closest else []
     left = [name for name in FOR_IMAGES if images and name not in {row.name for row in rows}]
-    pairs = "an average such as [black(x), white(x)], " if images else ""
+    left += ["an average such as [black(x), white(x)]"] if images else []
     return [
         *said,
-        f"Try {', '.join(left)}{', ' if left else ''}{pairs}or draws of the training set (integrand.baselines.drawn).",
+        f"Try {''.join(f'{one}, ' for one in left)}{'or ' if left else ''}draws of the training set (integrand.baselines.drawn).",
     ]
 
 

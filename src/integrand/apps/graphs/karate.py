@@ -50,7 +50,7 @@ class KarateNetwork(nn.Module):
 
 @cache
 def _held() -> Any:
-    raw = read_bytes(shipped("karate.json", PURPOSE), what="the karate club", most=1 << 20)
+    raw = read_bytes(shipped("karate.json", PURPOSE, extra="graphs"), what="the karate club", most=1 << 20)
     return json.loads(raw)
 
 
@@ -62,13 +62,13 @@ def karate_club() -> StoredGraph:
 def karate_network() -> KarateNetwork:
     """The trained network, in eval mode."""
     network = KarateNetwork()
-    file = shipped("karate.safetensors", PURPOSE)
+    file = shipped("karate.safetensors", PURPOSE, extra="graphs")
     state, _ = read_safetensors(file, what="the karate club's network")
     try:
         network.load_state_dict(state)
     except RuntimeError:
         raise FileError(
             f"{file.name} of the installed integrand-models is not the network of this integrand; expected a version that "
-            "belongs to it. Install it with: pip install --upgrade 'integrand[models]'"
+            "belongs to it. Install it with: pip install --upgrade 'integrand[graphs]'"
         ) from None
     return network.eval().requires_grad_(False)
