@@ -379,10 +379,8 @@ def _no_neutral_candidate(
     said += [f"{closest[0].upper()}{closest[1:]}."] if closest else []
     left = [name for name in FOR_IMAGES if images and name not in {row.name for row in rows}]
     left += ["an average such as [black(x), white(x)]"] if images else []
-    return [
-        *said,
-        f"Try {''.join(f'{one}, ' for one in left)}{'or ' if left else ''}draws of the training set (integrand.baselines.drawn).",
-    ]
+    others = "".join(f"{one}, " for one in left) + ("or " if left else "")
+    return [*said, f"Try {others}draws of the training set (integrand.baselines.drawn)."]
 
 
 def _dependence(rows: Sequence[DiagnosisRow], agreements: Floats, neutral: Sequence[DiagnosisRow], parts: str) -> str:

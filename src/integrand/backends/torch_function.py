@@ -495,7 +495,7 @@ def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
 
 
 def mend_norms(scores: Tensor) -> None:
-    """Let batch normalisations of a single row get gradients that are contiguous: those that are not, torch may take for others.
+    """Let batch normalisations of a single row get contiguous gradients: the strides of others torch may misread.
 
     torch 2.13 on a CPU gives a wrong gradient where that of the output comes through ``flatten(2)`` and ``transpose(1, 2)``, as
     between the convolutions and the attention of a network: strides of a single row look like those of channels last.
