@@ -108,7 +108,7 @@ CONVERTERS := onnx2pytorch onnx2torch
 # What an environment takes on the disk with torch for CPUs; by du, on Linux.
 SIZE_demo := 1.5 GB
 SIZE_bench := 1.5 GB
-SIZE_dev := 3.1 GB
+SIZE_dev := 3.5 GB
 $(VENV)/.%-stamp: pyproject.toml constraints.txt $(MODELS)/pyproject.toml | $(BIN)/python
 	@echo "Installing into $(VENV): torch and what integrand[$*] needs. About $(SIZE_$*) on disk (more with CUDA), some minutes, once."
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'

@@ -1,4 +1,4 @@
-"""The applications of the paper on real models, one package each.
+"""The applications, one package each: those of the paper on real models, and what else people explain.
 
 Nothing is imported here: each module needs packages of its own.
 """
