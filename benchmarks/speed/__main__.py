@@ -132,8 +132,8 @@ def merged(files: list[Path]) -> dict[str, Any]:
         if other:
             raise SystemExit(f"{file} is of another {', '.join(sorted(other))} than the files before it.")
         found = {**content, "rows": found["rows"] | content["rows"]}
-    order = list(NETWORKS)
-    return {**found, "rows": {key: found["rows"][key] for key in sorted(found["rows"], key=order.index)}}
+    order = [*(key for key in NETWORKS if key in found["rows"]), *(key for key in found["rows"] if key not in NETWORKS)]
+    return {**found, "rows": {key: found["rows"][key] for key in order}}
 
 
 def run(options: argparse.Namespace) -> None:

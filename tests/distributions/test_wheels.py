@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "distributions" / "integrand-models"
-CORE_LIMIT = 1_500_000
-"""Bytes of the core wheel."""
+CORE_LIMIT = 2_000_000
+"""Bytes of the core wheel: code of twelve applications, and no weights."""
 
 WEIGHTS = {
     "imagenet.txt",

@@ -457,8 +457,14 @@ OURS = {
     "given['cx']",
     "given['cy']",
     "given['rx']",
+    "bars[sign]",
+    "mark.anchor",
+    "mark.tone",
+    "LIGHT.ink",
+    "LIGHT.soft",
+    "LIGHT.paper",
 }
-"""Parts of HTML that the same module made of numbers."""
+"""Parts of HTML that the same module made of numbers, or that are one of a few words or colours of ours."""
 
 NUMBER = re.compile(r"[deEfFgGn%,]'$")
 

@@ -24,7 +24,7 @@ from ...methods.gradients import GradientTimesInput
 from ...targets.box_target import BoxPart
 from ...targets.callable_target import box_words
 from ...targets.mask_target import MaskScale
-from ...words import finite, number, percent, plus_minus
+from ...words import finite, number, percent, plus_minus, short_repr
 from ..images.photo_files import Photo, as_photo
 from ..images.result import Answer, Array, BaselineName, Explanation, is_named, start_of
 from .model import SceneNetwork
@@ -74,7 +74,7 @@ MASK_READING = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SceneAim:
     """What of a scene is explained.
 
@@ -97,6 +97,8 @@ class SceneAim:
     inside: Array
     sure: float = math.nan
     reading: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
     @property
     def area(self) -> float:
@@ -127,6 +129,8 @@ class ExplainedScene(Explanation):
     """
 
     scene: SceneAim = field(kw_only=True)
+
+    __repr__ = short_repr
 
     @cached_property
     def sums(self) -> tuple[tuple[float, float], tuple[float, float]]:

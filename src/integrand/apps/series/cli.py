@@ -51,7 +51,7 @@ SHIPPED = ("gunpoint", "motions", "airline")
 """The models that come with integrand-models, each with series to try it on."""
 
 
-class LayoutName(enum.StrEnum):
+class SeriesLayout(enum.StrEnum):
     """How a model takes a series after the batch dimension."""
 
     time_channels = "time-channels"
@@ -124,7 +124,7 @@ def series(
     classes: Annotated[
         str | None, typer.Option(help="Names of your model's classes, in its order: a,b,c.", rich_help_panel=NETWORK)
     ] = None,
-    layout: Annotated[LayoutName | None, typer.Option(help="How your model takes a series.", rich_help_panel=NETWORK)] = None,
+    layout: Annotated[SeriesLayout | None, typer.Option(help="How your model takes a series.", rich_help_panel=NETWORK)] = None,
     device: Device = None,
     unit: Annotated[str, typer.Option(help="Of your model's output, such as kW.", rich_help_panel=EXPERTS)] = "",
     debug: Debug = False,
@@ -298,7 +298,7 @@ def _channel(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
-def _value(layout: LayoutName | None) -> Any:
+def _value(layout: SeriesLayout | None) -> Any:
     return None if layout is None else layout.value
 
 

