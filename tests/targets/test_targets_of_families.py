@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -332,7 +333,7 @@ def test_a_span_is_the_sum_of_both_ends() -> None:
 def test_the_models_own_answer_does_not_end_before_it_starts() -> None:
     out = Answering()(X)
     both = (out["start_logits"][:, :, None] + out["end_logits"][:, None]).detach()
-    scores = targets.span()(out)
+    scores = targets.span()(out).detach()
     for row in range(3):
         allowed = [float(both[row, a, b]) for a in range(7) for b in range(a, 7)]
         assert float(scores[row]) == pytest.approx(max(allowed))
@@ -362,3 +363,58 @@ def test_other_methods_take_the_same_targets() -> None:
     torch.testing.assert_close(gradient.values, by_hand * scene())
     told = ig.baselines.diagnose(Grid(), scene(), target=targets.box(0), candidates=["black", "mean"])
     assert "black" in str(told)
+
+
+def test_smoothgrad_settles_each_of_several_pictures() -> None:
+    torch.manual_seed(0)
+    x = torch.cat([scene(), scene().flip(2)])
+    smoothed = ig.methods.SmoothGrad(tol=0.5)
+    both = smoothed(Grid(), x, target=[targets.box(0), targets.box(1)])
+    cells = [int(targets.detections(Grid()(x[i : i + 1]))[0][i].candidate) for i in range(2)]
+    assert cells[0] != cells[1]
+    for i, cell in enumerate(cells):  # all of the gradient is in the quarter that the cell looks at
+        quarter = both.values[i].abs().sum(0).reshape(2, 6, 2, 6).sum((1, 3)).flatten()
+        assert quarter[cell] > 0
+        assert quarter.sum() == quarter[cell]
+
+
+def test_models_are_compared_on_the_target_that_was_named() -> None:
+    one, two = smooth(5, 4, seed=3), smooth(5, 4, seed=4)
+    found = ig.compare_models({"one": one, "two": two}, X[:1], target=targets.against(1, 2), tol=1e-4)
+    change = [
+        float((m(X[:1]) - m(0 * X[:1]))[0, 1] - (m(X[:1]) - m(0 * X[:1]))[0, 2])
+        for m in (one.requires_grad_(False), two.requires_grad_(False))
+    ]
+    assert float(found.difference.sum()) == pytest.approx(change[0] - change[1], abs=1e-3)
+
+
+def test_a_detection_that_comes_on_the_path_breaks_completeness() -> None:
+    verdict = ig.axioms.check(ig.methods.IntegratedGradients(), "completeness", Picking(), scene(), target=targets.box(0))
+    assert verdict.kept is False
+    assert "where it has no gradient" in str(verdict)
+    assert ig.axioms.check(ig.methods.IntegratedGradients(), "completeness", Grid(), scene(), target=targets.box(0)).kept
+
+
+def test_reading_what_was_picked_warns_of_nothing() -> None:
+    x = scene().requires_grad_()
+    assert targets.detections(Picking()(x))[0][0].label == 0
+
+
+def test_regions_as_people_give_them() -> None:
+    maps = torch.arange(2 * 3 * 4 * 4, dtype=torch.float64).reshape(2, 3, 4, 4)
+    where = torch.zeros(4, 4, dtype=torch.bool)
+    where[1:3, :2] = True
+    expected = maps[:, 1, 1:3, :2].sum((1, 2))
+    for region in (where, where.numpy(), (0, 1, 2, 3), [0, 1, 2, 3], np.array([0, 1, 2, 3])):
+        torch.testing.assert_close(targets.mask(np.int64(1), region)(maps), expected)
+    with pytest.raises(TargetError, match="whole numbers"):
+        targets.mask(1, (0.0, 1.0, 2.0, 3.0))
+    with pytest.raises(TargetError, match=r"one for each of 2 example"):
+        targets.mask(1, where.expand(3, 4, 4))(maps)
+
+
+def test_sums_over_large_masks_stay_within_half_precision() -> None:
+    maps = torch.full((1, 2, 300, 300), 3.0, dtype=torch.float16)
+    region = torch.ones(300, 300, dtype=torch.bool)
+    assert float(targets.mask(0, region)(maps)) == 270_000
+    assert float(targets.mask(0, region, mean=True)(maps)) == pytest.approx(3.0, rel=1e-5)

@@ -617,7 +617,7 @@ def _look(model: Any, x: Tensors, target: Any, call: Mapping[str, Any]) -> _Firs
         rows = torch.arange(function.examples, device=function.inputs[0].device)
         points = tuple(leaf.detach().clone().requires_grad_(leaf.is_floating_point()) for leaf in function.inputs)
         raw = function.run(points, rows)
-        if function.scorer.function is not None:
+        if function.scorer.function is not None or function.scorer.read is not None:
             return _FirstLook(None, target, False)
         found = [main_tensor(one) for one in raw]
         output = found[0] if function.batched else torch.stack(found)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..arrays import Floats
 from ..attribution import Attribution
+from ..certificate import Status
 from ..errors import IntegrandWarning, quiet
 from ..methods.method import Method
 from ..trees import Tensors, flat, flatten
@@ -76,6 +77,8 @@ class ExplainedCase:
         magnitude: sum|a|.
         score: F(x), the score at the input.
         start: F(x'), the score at the baseline.
+        jumps: whether the certificate says that the score changes where it has no gradient. Its error then is what the
+            attributions miss of that change.
     """
 
     values: Tensor
@@ -83,6 +86,7 @@ class ExplainedCase:
     magnitude: float
     score: float
     start: float
+    jumps: bool = False
 
     @property
     def change(self) -> float:
@@ -127,7 +131,7 @@ def explain(
     values = flat(flatten(result.values, what="values")[1])[0].detach().double().cpu()
     size = one.magnitude + abs(one.score) + abs(one.baseline_score)
     slack = slack_of(result) + (rounding(result) + NEGLIGIBLE) * size
-    return ExplainedCase(values, slack, one.magnitude, one.score, one.baseline_score)
+    return ExplainedCase(values, slack, one.magnitude, one.score, one.baseline_score, one.status is Status.JUMP)
 
 
 def explain_case(method: Method, case: AxiomCase) -> dict[str, ExplainedCase]:

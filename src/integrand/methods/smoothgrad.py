@@ -193,11 +193,16 @@ class _NoisyRows:
 def _function_at(function: TorchFunction, rows: Tensor, inputs: Leaves) -> TorchFunction:
     """The function at other inputs, each of which belongs to the example of ``function`` that ``rows`` says."""
     here = rows.cpu()
+    own = function.scorer
+    read, owners = own.read, here.tolist()
     scorer = dataclasses.replace(
-        function.scorer,
+        own,
         examples=len(rows),
-        index=tuple(column[here.to(column.device)] for column in function.scorer.index),
-        words=tuple(function.scorer.words[i] for i in here.tolist()),
+        index=tuple(column[here.to(column.device)] for column in own.index),
+        words=tuple(own.words[i] for i in owners),
+        # What a target settled at the inputs, it knows by their numbers, not by those of the copies.
+        read=None if read is None else lambda raw, copies: read(raw, here.to(copies.device)[copies]),
+        remark=lambda example: own.remark(owners[example]),
     )
     return dataclasses.replace(
         function,

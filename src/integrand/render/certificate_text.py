@@ -187,7 +187,7 @@ def sum_note(example: ExampleCertificate) -> str:
     """
     change = example.score - example.baseline_score
     # What rounding leaves of a score that did not change is no miss.
-    if not abs(example.residual) > max(MISSES * abs(change), 1e-6 * example.magnitude):
+    if not abs(example.residual) > max(MISSES * abs(change), 1e-6 * (example.magnitude or abs(example.score))):
         return ""
     usable = "is not usable for" if abs(example.residual) > UNUSABLE * abs(change) else "tells only roughly"
     misses = f"it misses {example.residual:+.2g}{_of_change(example)}"

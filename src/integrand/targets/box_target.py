@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,7 +115,10 @@ class BoxTarget(CallableTarget):
         found = boxes_in(raw if self.read is None else self.read(raw))
         length = len(found.boxes) if isinstance(found, Candidates) else len(found)
         if length != count:
-            raise TargetError(f"targets.box: the model gives boxes for {length} pictures; expected {count}, one for each row.")
+            raise TargetError(
+                f"targets.box: the model gives boxes for {length} pictures; expected {count}, one for each "
+                "row. If x is one picture without a batch dimension, pass batched=False."
+            )
         return found
 
     def _object(self, found: Any, row: int) -> Detection:
@@ -237,7 +241,7 @@ def box(
         raise OptionError(f"got what={what!r}; expected one of {', '.join(map(repr, get_args(BoxPart)))}.")
     if follow not in (None, *get_args(Following)):
         raise OptionError(f"got follow={follow!r}; expected 'candidate', 'overlap' or None.")
-    if isinstance(i, bool) or not isinstance(i, int) or i < 0:
+    if isinstance(i, bool) or not isinstance(i, (int, np.integer)) or i < 0:
         raise TargetError(f"got box {i!r}; expected the number of a detection, from 0 on.")
     wanted = None if label is None else class_index(label, names)
-    return BoxTarget(i, what, wanted, follow, least, enough, tuple(names), read)
+    return BoxTarget(int(i), what, wanted, follow, least, enough, tuple(names), read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,9 +40,9 @@ def class_index(label: int | str, names: Sequence[str]) -> int:
             return list(names).index(label)
         known = f"one of {', '.join(map(repr, names[:20]))}" if names else "a number, or names=, the names of all classes"
         raise TargetError(f"got the class {label!r}; expected {known}.")
-    if isinstance(label, bool) or not isinstance(label, int) or label < 0:
+    if isinstance(label, bool) or not isinstance(label, (int, np.integer)) or label < 0:
         raise TargetError(f"got the class {label!r} of type {type(label).__name__}; expected its number, from 0 on.")
-    return label
+    return int(label)
 
 
 def class_words(label: int, names: Sequence[str]) -> str:

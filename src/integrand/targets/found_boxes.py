@@ -90,7 +90,7 @@ def boxes_in(raw: Any) -> Candidates | Picked:
         f"targets.box: the model returns a {type(raw).__name__}{held}, in which there are no boxes; expected what "
         "torchvision's detectors give (a list of dicts with boxes, labels and scores), a Hugging Face output with logits and "
         "pred_boxes, or targets.Candidates. For another layout give read=, a function from the model's output to "
-        "targets.Candidates."
+        "targets.Candidates. If x is one picture without a batch dimension, pass batched=False."
     )
 
 
@@ -127,7 +127,7 @@ def detections_in(found: Candidates | Picked, row: int, least: float) -> list[De
         least: the score from which on a candidate is a detection.
     """
     if not isinstance(found, Candidates):
-        one = found[row]
+        one = {name: found[row][name].detach() for name in ("boxes", "labels", "scores") if name in found[row]}
         count = len(one["boxes"])
         labels = one["labels"] if "labels" in one else torch.zeros(count, dtype=torch.long)
         return [_detection(one["boxes"][k], int(labels[k]), float(one["scores"][k]), k) for k in range(count)]

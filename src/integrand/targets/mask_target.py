@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ class MaskTarget(CallableTarget):
             raise TargetError(f"got class {self.label}; the segmenter has classes 0 to {maps.shape[1] - 1}.")
         inside = self._inside(maps, examples)
         counts = inside.flatten(1).sum(1)
-        weights = inside.to(maps.dtype) / (counts[:, None, None] if self.mean else 1)
+        weights = inside.to(torch.promote_types(maps.dtype, torch.float32)) / (counts[:, None, None] if self.mean else 1)
         how = "mean" if self.mean else "sum"
         where = "where the model says it" if self.region is None else "of the region"
         words = tuple(
@@ -44,6 +46,8 @@ class MaskTarget(CallableTarget):
         return Settled(lambda raw, rows: self._over(maps_in(raw), weights, rows), words)
 
     def _over(self, maps: Tensor, weights: Tensor, rows: Tensor) -> Tensor:
+        # Sums over many pixels leave the range, and most digits, of half precision.
+        maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
         if self.what == "logit":
             of_class = maps[:, self.label]
         else:
@@ -65,10 +69,11 @@ class MaskTarget(CallableTarget):
             return said
         if isinstance(self.region, Tensor):
             region = self.region.to(maps.device)
-            if region.dtype is not torch.bool or region.shape[-2:] != maps.shape[2:] or region.ndim not in (2, 3):
+            known = ((height, width), (1, height, width), (examples, height, width))
+            if region.dtype is not torch.bool or region.shape not in known:
                 raise TargetError(
                     f"got a region of shape {tuple(region.shape)} and {region.dtype}; expected bool of shape ({height}, "
-                    f"{width}), which the model's maps have, or one for each example."
+                    f"{width}), which the model's maps have, or one for each of {examples} example(s)."
                 )
             region = region.expand(examples, height, width)
         else:
@@ -105,10 +110,23 @@ def mask(
     """
     if what not in get_args(MaskScale):
         raise OptionError(f"got what={what!r}; expected 'logit' or 'probability'.")
-    if isinstance(region, (tuple, list)) and len(region) != 4:
-        raise TargetError(f"got the region {region}; expected left, top, right, bottom, or a bool tensor (H, W).")
-    where = region if region is None or isinstance(region, Tensor) else (region[0], region[1], region[2], region[3])
-    return MaskTarget(class_index(label, names), where, what, mean, tuple(names))
+    return MaskTarget(class_index(label, names), _region(region), what, mean, tuple(names))
+
+
+def _region(region: Any) -> Region | None:
+    """A region as it was given, or refused: numpy's arrays as tensors, corners as whole numbers."""
+    if region is None or isinstance(region, Tensor):
+        return region
+    if isinstance(region, np.ndarray) and region.ndim > 1:
+        return torch.as_tensor(region)
+    try:
+        left, top, right, bottom = (index(corner) for corner in region)
+    except (TypeError, ValueError):
+        raise TargetError(
+            f"got the region {region}; expected left, top, right, bottom as whole numbers on the grid of the model's maps, or "
+            "a bool tensor (H, W)."
+        ) from None
+    return left, top, right, bottom
 
 
 def maps_in(raw: Any) -> Tensor:
@@ -118,7 +136,7 @@ def maps_in(raw: Any) -> Tensor:
     if maps.ndim != 4:
         raise TargetError(
             f"targets.mask: the model gives shape {tuple(maps.shape)}; expected maps (N, classes, height, width): a "
-            "segmenter's output, its 'out' or its 'logits'."
+            "segmenter's output, its 'out' or its 'logits'. If x is one picture without a batch dimension, pass batched=False."
         )
     return maps
 

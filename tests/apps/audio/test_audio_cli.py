@@ -88,7 +88,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("words", "said"),
     [
         (["--at", "soon"], "expected a second"),
-        (["--at", "99"], "for a sound of 2.3 s"),
+        (["--at", "99"], "got 99 s of a sound of 2.3 s"),
         (["--at", "1", "--target", "0"], "expected one of them"),
         (["--target", "0"], "expected --at"),
         (["--window", "a while"], "such as 32ms"),

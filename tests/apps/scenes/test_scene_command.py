@@ -42,8 +42,17 @@ class Painter(nn.Module):
     def forward(self, x):
         return {"out": 3 * x, "aux": x}
 
+class Alone(nn.Module):
+    """One map, of a single class, which is positive where a pixel is red."""
+
+    def forward(self, x):
+        return x[:, :1] - 0.5
+
 def finder():
     return Finder()
+
+def alone():
+    return Alone()
 
 def painter():
     return Painter()
@@ -117,6 +126,19 @@ def test_a_region_of_the_photo(run: Run) -> None:
     assert told["inside"]["sum"] == pytest.approx(3 * 250 / 255, rel=1e-5)
 
 
+def test_a_single_map_says_its_class_where_it_is_positive(run: Run) -> None:
+    single = (*PAINTER[:1], "nets_for_scenes:alone", *PAINTER[2:])
+    told = json.loads(run("scene", "small.png", *single, "--json").output)["scene"]
+    assert told["box_in_input"] == [0, 0, 16, 32]
+    assert told["area"] == 0.5
+    assert told["inside"]["sum"] == pytest.approx(250 / 255, rel=1e-5)
+
+
+def test_a_box_of_a_part_of_the_photo_says_whose_pixels_it_is_in(run: Run) -> None:
+    assert "in the box 2,4-14,28 of what the network got:" in run("scene", "room.png", *FINDER, "--fit", "crop").output
+    assert "in the box 4,8-28,56:" in run("scene", "room.png", *FINDER).output
+
+
 def test_several_photos_are_a_gallery_and_a_table(run: Run, tmp_path: Path) -> None:
     Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(tmp_path / "dark.png")
     done = run("scene", "room.png", "dark.png", *FINDER, "--out", "found")
@@ -136,6 +158,7 @@ def test_several_photos_are_a_gallery_and_a_table(run: Run, tmp_path: Path) -> N
         ((*PAINTER, "--box", "0"), "gives masks"),
         ((*PAINTER, "--region", "1,2"), "LEFT,TOP,RIGHT,BOTTOM"),
         ((*PAINTER, "--mask", "1"), "sees no class 1"),
+        ((*PAINTER, "--mask", "3"), "classes 0 to 2"),
         (("--model", "nets_for_scenes:finder"), "--trust"),
         (("--model", "nets_for_scenes:broken", "--trust"), "neither boxes nor maps"),
     ],

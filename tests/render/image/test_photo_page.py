@@ -275,6 +275,8 @@ def test_sums_that_miss_much_are_doubted(certificate):
     assert "0.4%" not in sum_note(certificate(residual=-0.93, status=Status.BUDGET))
     # A score that does not change leaves rounding, and a method that does not add up cannot be asked for a tolerance.
     assert sum_note(certificate(score=0.5, baseline_score=0.5, residual=1e-9)) == ""
+    silent = certificate(score=0.0037089490797, baseline_score=0.0037089495454, residual=4.7e-10, magnitude=0.0)
+    assert sum_note(silent) == ""  # the input is the baseline: one float32 apart
     assert "tolerance" not in sum_note(certificate(residual=-0.93, status=Status.EXACT))
     assert sum_note(certificate(residual=float("nan"))) == ""
 

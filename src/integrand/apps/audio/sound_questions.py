@@ -159,7 +159,8 @@ def _frames(target: object, count: int, frame: float, seconds: float) -> tuple[i
         raise TargetError(f"got target={target!r}; expected a second, such as 1.4, or a pair of them, such as (1.2, 1.6).")
     low, high = float(ends[0]), float(ends[-1])
     if low < 0 or low >= seconds or high > seconds + frame or (len(ends) == 2 and high <= low):
-        raise TargetError(f"got target={target!r} for a sound of {seconds:.3g} s; expected a moment, or a stretch, within it.")
+        asked = "-".join(f"{one:g}" for one in ends)
+        raise TargetError(f"got {asked} s of a sound of {seconds:.3g} s; expected a moment, or a stretch, within it.")
     first = min(count - 1, int(low / frame + 1e-9))
     if len(ends) == 1:
         return first, first + 1, f"at {low:.3g} s"

@@ -382,7 +382,8 @@ def _box(
     inside[math.floor(top) : math.ceil(bottom), math.floor(left) : math.ceil(right)] = True
     known: dict[str, Any] = {"least": network.least, "names": network.classes or ()}
     picked = not isinstance(output, targets.Candidates) and isinstance(output, (list, tuple))
-    place = f"in the box {box_words(_on_photo(corners, network, photo))}"
+    whose = "" if network.preprocess.fit == "stretch" else " of what the network got"
+    place = f"in the box {box_words(_on_photo(corners, network, photo))}{whose}"
     scene = SceneAim(
         "box",
         network.label(one.label),
@@ -425,10 +426,13 @@ def _mask(
     from ...render.image.pixels import onto
 
     maps = network.maps(output)
-    said = maps.argmax(0)
-    areas = torch.bincount(said.flatten(), minlength=len(maps)).double() / said.numel()
+    # A single map says its class where it is positive, and elsewhere that it is not there.
+    said = maps.argmax(0) if len(maps) > 1 else (maps[0] <= 0).long()
+    areas = torch.bincount(said.flatten(), minlength=len(maps))[: len(maps)].double() / said.numel()
     order = areas.argsort(descending=True, stable=True).tolist()
     label = order[0] if mask is None else network.find(str(mask))
+    if not 0 <= label < len(maps):
+        raise TargetError(f"got class {label}; {network.name} has classes 0 to {len(maps) - 1}.")
     answers = tuple(Answer(k, network.label(k), float(areas[k])) for k in order if areas[k] >= SMALLEST or k == label)
     name = network.label(label)
     if region is None and not areas[label]:

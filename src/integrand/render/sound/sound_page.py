@@ -48,7 +48,7 @@ html:not(.live) .head{display:none}
 .says-so{fill:none;stroke:var(--ink);stroke-width:1.5;vector-effect:non-scaling-stroke}
 .parts td,.parts th{padding-top:.15rem;padding-bottom:.15rem;font-variant-numeric:tabular-nums}
 .parts button{font:inherit;font-size:.8125rem;color:var(--ink);background:var(--paper);border:1px solid var(--line);
-border-radius:8px;padding:.1rem .6rem;cursor:pointer;min-height:1.75rem}
+border-radius:8px;padding:.1rem .6rem;cursor:pointer;min-height:1.75rem;white-space:nowrap}
 html:not(.live) .parts .hear{display:none}
 @media(max-width:40rem){.sound{margin-left:2.6rem}.sound .name{width:2.45rem}.sound .layer>img{height:8rem}
 .parts button{min-height:2.5rem}}
