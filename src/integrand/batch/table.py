@@ -240,10 +240,12 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FileError: the part cannot be read; the message says what to do.
     """
+    # Read ahead, parts come through threads of Arrow, which let go of their buffers when they please: while Python is shutting
+    # down, that aborts the process after its work is done.
     with (
         _reading(path),
         path.open("rb") as opened,
-        arrow().parquet.ParquetFile(opened, page_checksum_verification=True) as file,
+        arrow().parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file,
     ):
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
 

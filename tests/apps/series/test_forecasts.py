@@ -155,3 +155,21 @@ def test_what_a_forecaster_does_not_take() -> None:
 def test_the_axis_goes_on_by_months() -> None:
     axis = ig.series.load("airline").example().axis.extended(2)
     assert [axis.label(i) for i in (143, 144, 145)] == ["Dec 1960", "Jan 1961", "Feb 1961"]
+
+
+def test_horizons_as_an_array_and_one_that_was_not_asked_for() -> None:
+    found = forecast(Autoregression(), torch.arange(6.0) ** 2, horizon=np.array([2, 4]))
+    assert found.horizons == (2, 4)
+    assert found.to_frame(4).shape == (6, 1)
+    with pytest.raises(OptionError, match=r"got horizon=1; expected one of those that were asked for: 2, 4"):
+        found.to_frame(1)
+
+
+def test_one_forecast_of_several_channels_says_what_it_is_taken_for() -> None:
+    history = torch.arange(12.0).reshape(6, 2) ** 2
+
+    def model(x: Tensor) -> Tensor:
+        return x[:, -2:, 1]
+
+    assert any("taken for channel 0" in note for note in forecast(model, history).notes)
+    assert not any("taken for" in note for note in forecast(model, history, channel=1).notes)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from integrand.apps.series.result import place_of_time
 from integrand.apps.series.series_files import read_series
 from integrand.apps.series.series_input import layout_of, time_series
 from integrand.apps.series.series_run import windows_of
@@ -35,6 +36,31 @@ def test_pandas() -> None:
         time_series(pd.DataFrame({"x": [1.0], "city": ["Rome"]}))
     with pytest.raises(InputError, match="the column 'y'; expected one of x, city"):
         time_series(pd.DataFrame({"x": [1.0], "city": ["Rome"]}), channels=["y"])
+
+
+def test_time_zones() -> None:
+    """Times are those of the zone's clocks, wherever they come from; where these go back, one is told."""
+    pd, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    summer = pd.date_range("2021-06-30", periods=4, freq="h", tz="Europe/Berlin")
+    autumn = pd.date_range("2021-10-31", periods=4, freq="h", tz="Europe/Berlin")
+
+    def forms(index):
+        column = pd.DataFrame({"when": index, "x": np.arange(4.0)})
+        zoned = polars.DataFrame({"when": index.tz_convert("UTC").tz_localize(None).to_numpy(), "x": np.arange(4.0)})
+        zoned = zoned.with_columns(polars.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin"))
+        return (column, {}), (column, {"times": "when"}), (column.set_index("when"), {}), (zoned, {})
+
+    for frame, options in forms(summer):
+        assert time_series(frame, **options).axis.label(3) == "2021-06-30 03:00"
+    for frame, options in forms(autumn):
+        with pytest.raises(InputError, match=r"Europe/Berlin, among which clocks are put back.*tz_convert\('UTC'\)"):
+            time_series(frame, **options)
+    assert time_series(pd.Series(np.arange(4.0), autumn.tz_convert("UTC"))).axis.even
+    axis = time_series(pd.Series(np.arange(4.0), summer)).axis
+    assert place_of_time(axis, "2021-06-30T03:00") == 3 * 3600
+    assert place_of_time(axis, summer[3].tz_localize(None)) == 3 * 3600
+    with pytest.raises(InputError, match="with a time zone"):
+        place_of_time(axis, summer[3])
 
 
 def test_polars() -> None:
@@ -96,6 +122,8 @@ def test_windows() -> None:
     assert windows_of("1 M", days) == ((0, 2), (2, 5))
     assert windows_of("2 D", TimeAxis.dates_of(np.datetime64("1970-01-01") + np.arange(5))) == ((0, 2), (2, 4), (4, 5))
     seconds = TimeAxis.numbers(np.arange(10) / 4, "s")
+    monday = TimeAxis.dates_of(np.datetime64("2021-03-01") + np.arange(10))
+    assert windows_of("7 D", monday) == windows_of("1 W", monday) == ((0, 7), (7, 10))
     assert windows_of("0.5 s", seconds) == ((0, 2), (2, 4), (4, 6), (6, 8), (8, 10))
     assert len(windows_of(None, TimeAxis.steps(40))) == 40
     assert len(windows_of(None, TimeAxis.steps(1000))) == 25

@@ -46,6 +46,12 @@ def with_cell(value):
         (lambda: tables.explain(plain(3), table()), r"does not take rows as columns= gives them, float64 \(2, 2\).*'a', 'b'"),
         (lambda: tables.explain(plain(), table(), rows=7), r"there is no row 7; expected a number from 0 to 2"),
         (lambda: tables.explain(plain(), table(), rows=[]), r"got no rows"),
+        (lambda: tables.explain(plain(), table(), rows=table().a > 9), r"got no rows"),
+        (lambda: tables.explain(plain(), table(), rows=slice(0, 2)), r"there is no row slice\(0, 2, None\)"),
+        (
+            lambda: tables.explain(plain(), table(), classes=["no", "yes"], target="no"),
+            r"got the target 'no', and the model has one output, which speaks for 'yes'",
+        ),
         (
             lambda: tables.explain(plain(), table().set_index(pd.Index([3, 3, 4])), rows=3),
             r"2 rows have the label 3.*reset_index",
@@ -71,6 +77,8 @@ def with_cell(value):
         (lambda: tables.explain(plain(), table(), classes=["x", "y", "z"]), r"got 3 classes for 1 outputs"),
         (lambda: tables.explain("model.pt", table()), r"got the path 'model.pt'"),
         (lambda: tables.sample(table(), 0), r"got count=0"),
+        (lambda: tables.sample(people(), 3), r"got a sample of 3 of 40 rows; expected at least 4"),
+        (lambda: tables.explain(plain(), table()).save("found.xlsx"), r"got the ending '.xlsx'; expected .*\.csv"),
         (lambda: tables.one_hot(["x"], dropped="y"), r"got dropped='y'"),
         (lambda: tables.embedded([], "layer"), r"got no categories"),
         (lambda: tables.embedded(["x"], 3), r"got layer=3"),
@@ -142,3 +150,11 @@ def test_a_model_of_scikit_learn_is_told_apart():
     frame = table()
     with pytest.raises(ModelError, match="got a LinearRegression of scikit-learn"):
         tables.explain(linear.LinearRegression().fit(frame, frame["a"]), frame)
+
+
+def test_a_model_in_train_mode_is_left_as_it_is():
+    model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+    before = model[1].running_mean.clone()
+    with pytest.raises(TrainModeError, match="BatchNorm1d"):
+        tables.explain(model, table())
+    assert torch.equal(model[1].running_mean, before)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...attribution import Attribution
 from ...batch.rows import Row, example_of
 from ...certificate import Certificate
+from ...errors import OptionError
 from ...files import write, write_text
 from ...render import series as pictures
 from ...render.certificate_text import trust
@@ -230,6 +231,11 @@ class ForecastExplanation:
         Raises:
             MissingExtraError: pandas is not installed.
         """
+        if horizon is not None and (self.joined or horizon not in self.horizons):
+            there = (
+                f"None, since they are taken together ({self.joined})" if self.joined else ", ".join(map(str, self.horizons))
+            )
+            raise OptionError(f"got horizon={horizon!r}; expected one of those that were asked for: {there}.")
         if horizon is not None or len(self) == 1:
             return framed(self.series, self.values[0 if horizon is None else self.horizons.index(horizon)])
         parts = [f"{name} {row}" if len(self.series.names) > 1 else row for row in self.rows for name in self.series.names]

@@ -25,7 +25,7 @@ from .series_run import integrated, layout_told, output_of, place_of, start_of, 
 if TYPE_CHECKING:
     from ...analysis.inquiry import Inquiry
 
-Horizon = int | slice | Sequence[int] | Literal["all", "sum", "mean"]
+Horizon = int | slice | Sequence[int] | np.ndarray[Any, Any] | Literal["all", "sum", "mean"]
 """Which of the coming values: counted from 1, several of them, a slice as Python counts them, or their sum or mean."""
 
 MOST_HORIZONS = 200
@@ -263,6 +263,8 @@ def forecast(
     result = replace(result, certificate=replace(result.certificate, examples=examples))
     meta = {"baseline": start.name, "layout": how, **result.meta}
     notes = (*_notes(history, None), *start.notes)
+    if which is None and channel is None and len(history.names) > 1:
+        notes = (*notes, f"The model forecasts one channel, which is taken for {shown(name)}; if it is another, pass channel=.")
     values, base = ahead[0].numpy(), ahead[1:].mean(0).numpy()
     return ForecastExplanation(
         history, start, result, how, windows, wanted, joined, name, values, base, scale=unit, notes=notes, meta=meta
@@ -320,6 +322,8 @@ def horizons_of(horizon: Horizon, count: int) -> tuple[tuple[int, ...], Literal[
         OptionError: there is no such horizon.
     """
     everything = tuple(range(1, count + 1))
+    if isinstance(horizon, np.ndarray):
+        horizon = horizon.tolist()
     if horizon == "sum":
         return everything, "sum"
     if horizon == "mean":

@@ -379,6 +379,11 @@ def place_of_time(axis: TimeAxis, time: Any, *, last: bool = False) -> float:
     Raises:
         InputError: it is neither.
     """
+    if axis.dates is not None and getattr(time, "tzinfo", None) is not None:
+        raise InputError(
+            f"got the time {str(time)!r} with a time zone; expected one as the clocks of the axis show it: "
+            f"time.tz_localize(None), after tz_convert(...) if it is of another zone."
+        )
     try:
         if axis.dates is None:
             return float(time)

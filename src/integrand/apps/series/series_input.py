@@ -230,23 +230,49 @@ def _pandas(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
             series.columns = channels
     series = series.rename(columns=str)
     if isinstance(times, str):
-        axis = axis_of(series[_column(times, series.columns)].to_numpy())
+        axis = _dated(series[_column(times, series.columns)])
         series = series.drop(columns=times)
     elif times is None:
         index = series.index.to_timestamp() if type(series.index).__name__ == "PeriodIndex" else series.index
         kind = type(index).__name__
         dated = [name for name in series.columns if series[name].dtype.kind == "M"]
         if kind == "DatetimeIndex":
-            axis = TimeAxis.dates_of(index.tz_localize(None).to_numpy())
+            axis = _dated(index)
         elif kind == "TimedeltaIndex":
             axis = TimeAxis.numbers(index.total_seconds().to_numpy(), "s")
         elif kind != "RangeIndex" and index.dtype.kind in "iuf":
             axis = TimeAxis.numbers(index.to_numpy(), str(index.name or ""))
         elif dated:  # the times are a column among others
-            axis = axis_of(series[dated[0]].to_numpy())
+            axis = _dated(series[dated[0]])
             series = series.drop(columns=dated[0])
     series = series if channels is None else series[[_column(name, series.columns) for name in channels]]
     return _table(series, [str(kind) for kind in series.dtypes], axis, flat)
+
+
+def _dated(times: Any) -> TimeAxis:
+    """The axis of an index or a column of pandas; dates of a time zone as its clocks show them.
+
+    Raises:
+        InputError: they do not increase, as where clocks are put back.
+    """
+    zone = getattr(times.dtype, "tz", None)
+    if zone is None:
+        return axis_of(times.to_numpy())
+    local = (times.dt if hasattr(times, "dt") else times).tz_localize(None)
+    return _by_the_clock(local.to_numpy(), times.is_monotonic_increasing and times.is_unique, zone)
+
+
+def _by_the_clock(local: Any, increasing: bool, zone: Any) -> TimeAxis:
+    """The axis of dates as the clocks of a zone show them, (time,), given whether the moments themselves increase."""
+    try:
+        return TimeAxis.dates_of(local)
+    except InputError:
+        if not increasing:
+            raise
+        raise InputError(
+            f"got times of the zone {zone}, among which clocks are put back, so that an hour comes twice; expected each later "
+            "than the one before. Convert them to UTC: tz_convert('UTC') of pandas, dt.convert_time_zone('UTC') of polars."
+        ) from None
 
 
 def _polars(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
@@ -256,7 +282,13 @@ def _polars(series: Any, times: Any, channels: Sequence[str] | None) -> Framed:
     column = _column(times, series.columns) if isinstance(times, str) else dated[0] if dated and times is None else None
     axis = None
     if column is not None:
-        axis = axis_of(series[column].to_numpy())
+        given = series[column]
+        zone = getattr(given.dtype, "time_zone", None)
+        if zone is None:
+            axis = axis_of(given.to_numpy())
+        else:
+            increasing = given.is_sorted() and given.n_unique() == len(given)
+            axis = _by_the_clock(given.dt.replace_time_zone(None).to_numpy(), increasing, zone)
         series = series.drop(column)
     series = series if channels is None else series.select([_column(name, series.columns) for name in channels])
     return _table(series, [str(kind) for kind in series.dtypes], axis, flat)

@@ -162,6 +162,9 @@ def _bins(size: float, unit: str, axis: TimeAxis, window: str) -> Any:
         return np.floor((axis.at - axis.at[0]) / (size * SECONDS[unit]) + 1e-9)
     if axis.dates is None or size != int(size):
         raise OptionError(f"got window={window!r}; expected whole months or years, and dates as times.")
+    if unit in SECONDS:  # from midnight of the first day on, not from a Thursday of 1970
+        inside = (axis.dates - axis.dates[0].astype("datetime64[D]")).astype("timedelta64[us]").astype(np.int64)
+        return inside // int(size * SECONDS[unit] * 1e6)
     return axis.dates.astype(f"datetime64[{CALENDAR[unit]}]").astype(np.int64) // int(size)
 
 

@@ -12,6 +12,7 @@ from ...errors import InputError, OptionError
 from ...words import shortened, shown
 from .column_codes import ColumnCodes
 from .data_frames import TableRows, row_of, rows_of_table
+from .start_groups import FEWEST
 
 MANY = 2000
 """More rows than this are no baseline but a data set: a path from each of them would be integrated for every explained row."""
@@ -71,13 +72,19 @@ def sample(table: Any, count: int = 100, *, seed: int = 0) -> SampledRows:
 
     Args:
         table: a DataFrame.
-        count: how many rows; all of them if there are fewer.
+        count: how many rows, at least 4, from whose spread the error is told; all of them if there are fewer.
         seed: the same seed draws the same rows.
     """
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
         raise OptionError(f"got count={count!r}; expected how many rows to draw, at least 1.")
     rows = rows_of_table(table)
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[:count])
+    if count < min(FEWEST, len(rows)):
+        raise OptionError(
+            f"got a sample of {count} of {len(rows):,} rows; expected at least {FEWEST}, since the error of a sample is told "
+            "by the spread in it. Some rows of your own are a baseline too: frame.sample(2)."
+        )
+    # They stay in the order of the draw: the sample is cut into groups, which have to differ by chance, in a sorted table too.
+    drawn = np.random.default_rng(seed).permutation(len(rows))[:count]
     return SampledRows(rows.take(drawn.tolist()), len(rows))
 
 

@@ -273,7 +273,7 @@ def column_given(kind: Any, name: str) -> Column:
         return NumberColumn()
     if isinstance(kind, (NumberColumn, OneHotColumn, EmbeddedColumn)):
         return kind
-    if isinstance(kind, tuple) and len(kind) == 2 and all(isinstance(one, (int, float)) for one in kind):
+    if isinstance(kind, tuple) and len(kind) == 2 and all(isinstance(one, (int, float, np.number)) for one in kind):
         return NumberColumn(float(kind[0]), float(kind[1]))
     if isinstance(kind, list):
         return OneHotColumn(tuple(kind))

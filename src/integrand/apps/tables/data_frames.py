@@ -61,20 +61,27 @@ class TableRows:
         return TableRows(self.names, columns, tuple(self.labels[i] for i in chosen.tolist()))
 
     def places(self, labels: Any) -> list[int]:
-        """The positions of rows that are named by their labels: one label, or several.
+        """The positions of rows that are named by their labels: one label, several (a list, an index), or a mask of all rows.
 
         Raises:
             InputError: a row of that label is not there, or there are several.
         """
-        wanted = list(labels) if isinstance(labels, (list, tuple, range, np.ndarray)) else [labels]
-        if not wanted:
-            raise InputError("got no rows; expected the label of at least one.")
         where: dict[Hashable, list[int]] = {}
         for i, label in enumerate(self.labels):
             where.setdefault(label, []).append(i)
+        # The label of an index of several levels is a tuple itself.
+        one = isinstance(labels, str) or not isinstance(labels, Iterable) or (isinstance(labels, tuple) and labels in where)
+        wanted = [labels] if one else list(labels)
+        if not one and len(wanted) == len(self) and _flags(wanted) and not _flags(self.labels):
+            found = [i for i, kept in enumerate(wanted) if kept]
+            if found:
+                return found
+            wanted = []
+        if not wanted:
+            raise InputError("got no rows; expected the label of at least one.")
         found = []
         for label in wanted:
-            places = where.get(_plain(label), [])
+            places = where.get(_plain(label), []) if isinstance(label, Hashable) else []
             if len(places) != 1:
                 raise InputError(self._no_row(label, len(places)))
             found += places
@@ -245,6 +252,11 @@ def _array_rows(table: Tensor | np.ndarray[Any, Any], what: str) -> TableRows:
         )
     names = tuple(f"column {i}" for i in range(array.shape[1]))
     return TableRows(names, {name: array[:, i] for i, name in enumerate(names)}, tuple(range(len(array))))
+
+
+def _flags(labels: Iterable[Any]) -> bool:
+    """Whether all of them are yes or no."""
+    return all(isinstance(label, (bool, np.bool_)) for label in labels)
 
 
 def _plain(label: Any) -> Any:

@@ -18,7 +18,7 @@ from ...batch.rows import Row
 from ...certificate import Certificate
 from ...errors import BaselineWarning, InputError, OptionError, TargetError, ZeroAttributionWarning, quiet
 from ...functions.foreign import check_model
-from ...functions.model_state import modules_of
+from ...functions.model_state import check_eval_mode, modules_of
 from ...functions.target import Score, Target
 from .background_rows import StartRows, start_rows
 from .column_codes import ColumnCodes, codes_given
@@ -264,7 +264,13 @@ class TableExplainer:
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
-        """Eval mode for as long as it takes, where the model's own framework would see to that."""
+        """Eval mode for as long as it takes, where the model's own framework would see to that; else it has to be in it.
+
+        Raises:
+            TrainModeError: it is not; told before the model is called, which would change its running statistics.
+        """
+        if not self.evaluate:
+            check_eval_mode(modules_of(self.model))
         modules = [one for root in modules_of(self.model) for one in root.modules()] if self.evaluate else []
         before = [one.training for one in modules]
         try:
@@ -320,11 +326,15 @@ class TableExplainer:
                     f"the model has {outputs} outputs and {len(rows)} rows are explained; expected target=, the one output "
                     "that all of them are explained for: its number, or its name in classes."
                 )
-            return None, ""
+            asked = entry.top(rows)
         place = 0 if asked is None else int(asked)
+        if outputs == 1 and asked is not None and place == 0 and len(self.classes) == 2:
+            first, second = self.classes
+            raise TargetError(
+                f"got the target {first!r}, and the model has one output, which speaks for {second!r}; expected that, or none. "
+                f"What speaks for {second!r} speaks against {first!r}, with the sign turned."
+            )
         if outputs == 1:
             # One output is the score of the second of two classes, or of the only one.
-            return (None if asked is None or (place in (0, 1) and len(self.classes) == 2) else place), (self.classes or ("",))[
-                -1
-            ]
+            return (None if asked is None or (place == 1 and len(self.classes) == 2) else place), (self.classes or ("",))[-1]
         return place, self.classes[place] if 0 <= place < len(self.classes) else f"output {place}"

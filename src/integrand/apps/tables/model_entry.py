@@ -97,6 +97,13 @@ class ModelEntry:
             return None
         return 1 if found.ndim == 1 else found.shape[1]
 
+    def top(self, rows: TableRows) -> int:
+        """The number of the highest output for the first row."""
+        with torch.no_grad():
+            found = self.model(*self.tensors(rows.take([0])))
+        highest: Tensor = getattr(found, "logits", found)[0].argmax()
+        return int(highest)
+
     def groups(self, x: tuple[Tensor, ...]) -> Any:
         """Which column each explained number belongs to, in the structure of what is explained of one row."""
         if self.layers is None:

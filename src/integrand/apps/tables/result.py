@@ -116,6 +116,7 @@ class TableExplanation:
                 unit=self.unit,
                 start=self.baseline,
                 start_cells=[cell_text(self.baseline_cells.get(name)) for name in self.names],
+                sampled=self.sampling is not None,
             )
         )
 
@@ -233,9 +234,9 @@ class TableExplanation:
         """The values as a pandas DataFrame with the labels of the rows: all columns, ``base value`` and ``score``."""
         pandas = frames()
         found = pandas.DataFrame(self.values, columns=list(self.names), index=list(self.labels))
-        own = [name for name in ("base value", "score") if name not in found.columns]
-        for name, column in zip(own, (self.base, self.scores), strict=False):
-            found[name] = column
+        for name, column in (("base value", self.base), ("score", self.scores)):
+            if name not in found.columns:  # a column of the table comes first
+                found[name] = column
         return found
 
     def to_shap(self) -> Any:
@@ -342,6 +343,8 @@ class TableExplanation:
         drawn = picture or ("waterfall" if len(self) == 1 else "beeswarm")
         if drawn not in TablePicture.KINDS:
             raise OptionError(f"got picture={drawn!r}; expected one of {', '.join(TablePicture.KINDS)}.")
+        if file.suffix.lower() not in (".html", ".json", ".png", ".svg", ".pdf"):
+            raise OptionError(f"got the ending {file.suffix!r}; expected .html, .png, .svg, .pdf, .csv or .json.")
         return write(file, options, picture=getattr(self, drawn), numbers=self.numbers, report=self.html)
 
     def _write_csv(self, file: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...certificate import Certificate
+from ...certificate import Certificate, ExampleCertificate
 from ...words import number, plus_minus, short_repr, shortened, shown
 from ..certificate_text import trust
 
@@ -70,6 +70,7 @@ class TableValues:
         unit: what the values are measured in, in words.
         start: where paths began, in words.
         start_cells: what the baseline has in each column, as texts; empty where that cannot be said.
+        sampled: whether errors are those of a sample of baselines too, which certificates know nothing of.
     """
 
     names: tuple[str, ...]
@@ -83,6 +84,7 @@ class TableValues:
     unit: str
     start: str
     start_cells: tuple[str, ...]
+    sampled: bool = False
 
     __repr__ = short_repr
 
@@ -98,6 +100,7 @@ class TableValues:
         unit: str,
         start: str,
         start_cells: Sequence[str],
+        sampled: bool = False,
     ) -> TableValues:
         """Take columns as a table has them, (rows,) each; the other arguments are attributes."""
         texts = [[cell_text(cell) for cell in column.tolist()] for column in columns]
@@ -114,6 +117,7 @@ class TableValues:
             unit,
             start,
             tuple(start_cells),
+            sampled,
         )
 
     @cached_property
@@ -188,7 +192,7 @@ class TableValues:
         head = f"Row {shortened(self.labels[row], 40)}: {head}" if named else head[:1].upper() + head[1:]
         why = f", mostly because {_joined([self._cause(row, k) for k in along])}" if along else ""
         but = f", although {self._cause(row, against)}" if against is not None else ""
-        return f"{head}{why}{but}; {trust(one)}."
+        return f"{head}{why}{but}; {self._trust(one)}."
 
     @property
     def sentence(self) -> str:
@@ -202,8 +206,13 @@ class TableValues:
         what = "the score" if self.unit == "score" else f"the {self.unit}"
         return (
             f"Over {len(self.labels):,} rows, {_joined(named)} move {what} the most, on average and without signs, from "
-            f"{self.start}; {trust(self.certificate)}."
+            f"{self.start}; {self._trust(self.certificate)}."
         )
+
+    def _trust(self, certificate: Certificate | ExampleCertificate) -> str:
+        """How far numbers can be trusted; beside a sample, which moves them more, that is said of the integrals alone."""
+        told = trust(certificate)
+        return f"{told.replace('numbers', 'integrals', 1)}, the rest of ± is the sample's" if self.sampled else told
 
     def _cause(self, row: int, column: int) -> str:
         held = shortened(self.cells[row][column], 40) or "empty"
