@@ -8,6 +8,7 @@ trained on, beside linear models of scikit-learn on the same rows. Takes under a
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -94,5 +95,7 @@ def train(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for table in HIDDEN:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", choices=list(HIDDEN), help="which; both unless given")
+    for table in parser.parse_args().tables or HIDDEN:
         train(table)
