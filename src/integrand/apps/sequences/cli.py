@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ENDINGS = (".html", *PICTURES, ".json", ".bedgraph")
 
 
-class LayoutName(enum.StrEnum):
+class ColumnLayout(enum.StrEnum):
     """What a network on sequences takes."""
 
     letters_positions = "letters-positions"
@@ -104,7 +104,7 @@ def sequence(
         typer.Option(help="Of your own network: DNA (the default), RNA, protein, or its letters.", rich_help_panel=NETWORK),
     ] = None,
     layout: Annotated[
-        LayoutName | None,
+        ColumnLayout | None,
         typer.Option(help="Of your own network: (N, letters, L), the default, or (N, L, letters).", rich_help_panel=NETWORK),
     ] = None,
     classes: Annotated[
@@ -211,7 +211,7 @@ def _network(name: str, about: dict[str, Any], *, trust: bool, device: str | Non
     if hasattr(found, "to"):
         found = found.to(device or default_device())
     names = [one.strip() for one in known.pop("classes", "").split(",") if one.strip()]
-    layout = known.pop("layout", LayoutName.letters_positions).value
+    layout = known.pop("layout", ColumnLayout.letters_positions).value
     return of_module(found, classes=names, layout=layout, name=name, **known)
 
 
