@@ -157,3 +157,13 @@ def test_an_error_of_a_program_that_is_no_matter_of_rows_is_the_users_to_see() -
     program = torch.export.export(NET, (X,)).module()
     with pytest.raises(Exception, match=r"[Gg]uard|shape|size"):
         ig.integrated_gradients(program, torch.randn(2, 5))
+
+
+def test_sessions_and_files_of_onnx_lead_to_from_onnx():
+    onnx = pytest.importorskip("onnx")
+    for model in (onnx.ModelProto(), "net.onnx"):
+        with pytest.raises(ModelError, match=r"integrand\.from_onnx\("):
+            ig.integrated_gradients(model, torch.ones(1, 2))
+    session = type("InferenceSession", (), {"__module__": "onnxruntime.capi.onnxruntime_inference_collection"})()
+    with pytest.raises(ModelError, match=r"got InferenceSession of onnxruntime.*integrand\.from_onnx\("):
+        ig.integrated_gradients(session, torch.ones(1, 2))

@@ -50,10 +50,17 @@ def _foreign(model: Any) -> str:
     name = type(model).__name__
     if isinstance(model, (str, PathLike)):
         where = shown(shortened(str(fspath(model)), 80))
+        if where.lower().endswith(".onnx"):
+            return f"got the path {where!r} as the model; expected the model itself. Load it first: integrand.from_onnx(path)."
         return (
             f"got the path {where!r} as the model; expected the model itself. Load it first: torch.jit.load(path) for "
             "TorchScript, torch.export.load(path).module() for torch.export, or, into the module that weights belong to, "
             "module.load_state_dict(torch.load(path, weights_only=True))."
+        )
+    if package in ("onnxruntime", "onnx"):
+        return (
+            f"got {name} of {package} as the model; expected a function of torch tensors with a gradient, which it has not. "
+            "Convert the file: integrand.from_onnx('model.onnx') gives a torch module, compared with onnxruntime."
         )
     if isinstance(model, type):
         return f"got the class {model.__name__} as the model; expected an object of it: {model.__name__}(...)."

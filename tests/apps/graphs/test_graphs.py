@@ -141,6 +141,73 @@ def test_edge_weights_against_a_plain_sum(route, weighted):
     assert all(layer.explain is not True and layer._edge_mask is None for layer in (net.first, net.second))
 
 
+@pytest.mark.parametrize("loops", [[], [0], [0, 1, 2, 3]])
+def test_weights_of_messages_in_graphs_with_self_loops(loops):
+    # GCNConv moves self-loops to the end; where each node has one, it has as many edges as the graph, in another order.
+    pairs = [(i, i) for i in loops] + [(0, 1), (1, 2), (2, 1), (3, 0), (0, 2)]
+    edges, rng = torch.tensor(pairs).T, torch.Generator().manual_seed(3)
+    data = Data(x=torch.randn(4, 3, generator=rng, dtype=torch.float64), edge_index=edges)
+    net = Convolutions()
+
+    def layer(convolution, x, weights):
+        degree = 1 + torch.zeros(4, dtype=torch.float64).index_add(0, edges[1], (edges[0] != edges[1]).double())
+        factor = (degree[edges[0]] * degree[edges[1]]) ** -0.5 * weights * (edges[0] != edges[1])
+        h = convolution.lin(x)
+        return (h / degree[:, None]).index_add(0, edges[1], h[edges[0]] * factor[:, None]) + convolution.bias
+
+    def score(x, weights):
+        return layer(net.second, torch.tanh(layer(net.first, x, weights)), weights).mean(0)[1]
+
+    end = torch.ones(len(pairs), dtype=torch.float64)
+    nodes, weights = plain(score, [torch.zeros_like(data.x), torch.zeros_like(end)], [data.x, end], points=300)
+    other = ring(5)
+    for given in (data, [data, other], [other, data]):
+        found = ig.graphs.explain(net, given, target=1, tol=1e-4, edge_weights="messages")
+        result = found if given is data else found[given.index(data)]
+        assert result.node_values == pytest.approx(nodes.numpy(), abs=3e-4)
+        assert result.weight_values == pytest.approx(weights.numpy(), abs=3e-4)
+
+
+def test_weights_of_messages_need_layers_on_the_graphs_edges():
+    class Sorted(Convolutions):
+        def forward(self, x, edge_index, batch):
+            return super().forward(x, edge_index.flip(1), None, batch)
+
+    with pytest.raises(OptionError, match="GCNConv has other edges"):
+        ig.graphs.explain(Sorted(), ring(5), target=0, edge_weights=True)
+
+
+def test_weights_that_a_model_leaves_alone_are_those_of_messages():
+    class Whole(Convolutions):
+        def forward(self, data):
+            return super().forward(data.x, data.edge_index, None, data.batch)
+
+    data = ring(5)
+    expected = ig.graphs.explain(Whole(), data, target=1, edge_weights="messages")
+    data.edge_weight = torch.full((10,), 0.5, dtype=torch.float64)
+    found = ig.graphs.explain(Whole(), data, target=1, edge_weights=True)
+    assert found.weight_values == pytest.approx(expected.weight_values, abs=1e-12)
+    assert np.abs(found.weight_values).max() > 0.001
+
+
+def test_edge_features_that_a_model_does_not_take_are_no_inputs():
+    data = ring(5, edge_width=2)
+    result = ig.graphs.explain(Convolutions(), data, target=1)  # a warning of zeros would fail this test
+    assert result.edge_values is None
+
+
+def test_targets_and_nodes_may_come_from_tensors():
+    data, net = ring(5), Convolutions()
+    expected = ig.graphs.explain(net, data, target=1).node_values
+    for target in (np.int64(1), torch.tensor(1), torch.tensor([1])):
+        assert np.array_equal(ig.graphs.explain(net, data, target=target).node_values, expected)
+    nodes = Convolutions(pooled=False)
+    one = ig.graphs.explain(nodes, data, target=1, node=torch.tensor(2))
+    assert one.node == 2
+    with pytest.raises(TargetError, match=r"got 1\.0 as a target"):
+        ig.graphs.explain(net, data, target=1.0)
+
+
 @pytest.mark.parametrize("edges", [None, "object"])
 def test_captums_integrated_gradients_in_pytorch_geometric_agree(edges):
     data, net = ring(6, extra=2), Convolutions(pooled=False)

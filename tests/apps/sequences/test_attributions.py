@@ -457,4 +457,6 @@ def test_seqlets_by_their_rule() -> None:
     assert strong_stretches(values) == [(1, 6), (11, 14)]  # two letters between are none too many; three are
     assert strong_stretches(values, apart=2) == [(11, 14)]
     assert strong_stretches(values, most=1) == [(1, 6)]
+    # A strong letter of the other sign ends a stretch: none has a sum of cores that speak for and against.
+    assert strong_stretches(np.array([1, 0.5, 0.5, -1, -1, -1, 1, 0, 0.9])) == [(3, 6), (0, 3), (6, 9)]
     assert ig.sequences.explain is explain

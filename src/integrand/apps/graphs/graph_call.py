@@ -146,7 +146,10 @@ def weights_route(model: Any, convention: Convention, graphs: Sequence[Any], wan
             "got edge_weights='argument', and the model takes no argument edge_weight; expected one that does, or "
             "edge_weights='messages', which scales the messages of every layer of PyTorch Geometric."
         )
-    if wanted == "argument" or (wanted is True and (takes or (takes is None and _all_weighted(graphs)))):
+    if wanted == "argument":
+        return "argument"
+    likely = takes or (takes is None and _all_weighted(graphs))
+    if wanted is True and likely and _uses_weights(model, convention, graphs[0]):
         return "argument"
     layers = geometric("nn").MessagePassing
     if not any(isinstance(one, layers) for one in _modules(model)):
@@ -161,6 +164,21 @@ def _all_weighted(graphs: Sequence[Any]) -> bool:
     return all(graph.get(WEIGHTS) is not None for graph in graphs)
 
 
+def _uses_weights(model: Any, convention: Convention, graph: Any) -> bool:
+    """Whether ``edge_weight`` reaches the output; a model that gets the whole graph may have it at hand and leave it alone."""
+    if getattr(model, "training", False):
+        return True  # what a call would change of its state is not worth it: it is refused later
+    probe = copy.copy(graph)
+    probe[WEIGHTS] = torch.ones(probe.edge_index.shape[1], dtype=probe.x.dtype, device=probe.x.device, requires_grad=True)
+    try:
+        with torch.enable_grad():
+            out = convention.run(model, geometric("data").Batch.from_data_list([probe]))
+            # The batch holds a copy of the weights, and leads back to them.
+            return torch.autograd.grad(out.sum(), probe[WEIGHTS], allow_unused=True)[0] is not None
+    except Exception:  # whatever a model raises: the integration will say it better
+        return True
+
+
 def _modules(model: Any) -> list[nn.Module]:
     from ...functions.model_state import all_modules, modules_of
 
@@ -171,7 +189,9 @@ def _modules(model: Any) -> list[nn.Module]:
 def scaled_messages(model: Any, factors: Tensor, edges: Tensor) -> Iterator[None]:
     """A context in which the message along each edge is multiplied by a factor, in every layer of PyTorch Geometric.
 
-    As its own explainers do it; self-loops that a layer adds keep their message.
+    As its own explainers do it; self-loops that a layer adds, or puts in the place of the graph's, keep their message. Those
+    explainers take a layer with as many edges as the graph for one with the same edges, which is wrong where a layer has
+    moved the graph's self-loops to the end: here the edges of each layer are looked at.
 
     Args:
         model: whose layers.
@@ -179,12 +199,39 @@ def scaled_messages(model: Any, factors: Tensor, edges: Tensor) -> Iterator[None
         edges: the graph's ``edge_index``, (2, edges).
     """
     tools = geometric("explain.algorithm.utils")
-    holder = nn.ModuleList(one for one in _modules(model) if isinstance(one, geometric("nn").MessagePassing))
+    layers: list[Any] = [one for one in _modules(model) if isinstance(one, geometric("nn").MessagePassing)]
+    holder = nn.ModuleList(layers)
+
+    def align(layer: Any, inputs: tuple[Any, ...]) -> None:
+        layer._edge_mask = _of_layer(layer, inputs[0], factors, edges)
+
     tools.set_masks(holder, factors, edges, apply_sigmoid=False)
+    hooks = [one.register_propagate_forward_pre_hook(align) for one in layers if one.explain]
     try:
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
         tools.clear_masks(holder)
+
+
+def _of_layer(layer: nn.Module, seen: Any, factors: Tensor, edges: Tensor) -> Tensor:
+    """The factor of each edge that a layer has, (edges of the layer,); one for self-loops that are its own."""
+    between = edges[0] != edges[1]
+    for own in (edges, edges.flip(0)):  # some layers send messages back as well
+        if isinstance(seen, Tensor) and seen.shape == own.shape and torch.equal(seen, own):
+            return factors
+        kept = own[:, between]
+        count = kept.shape[1]
+        if isinstance(seen, Tensor) and seen.shape[1] >= count and torch.equal(seen[:, :count], kept):
+            more = seen[:, count:]
+            if bool((more[0] == more[1]).all()):
+                return torch.cat([factors[between], factors.new_ones(more.shape[1])])
+    raise OptionError(
+        f"got edge_weights for a model whose layer {type(layer).__name__} has other edges than the graph (some are left out, "
+        "added or in another order), so that it is not known which weight belongs to which message; expected layers on the "
+        "graph's own edges. Leave edge_weights out, or use edge_weights='argument' with a model that takes edge_weight."
+    )
 
 
 class UnionCall(nn.Module):

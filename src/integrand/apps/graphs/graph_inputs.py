@@ -117,6 +117,8 @@ def check_graph(graph: Any, place: str = "the graph") -> None:
             f"{place} has x of {kind}; expected floats, since gradients are taken of them. Numbers that stand for categories "
             "go through an embedding: explain what it gives, with a model that takes that as x."
         )
+    if not len(x):
+        raise InputError(f"{place} has no nodes; expected at least one. Leave such graphs out.")
     if x.ndim < 2:
         raise InputError(f"{place} has x of shape {tuple(x.shape)}; expected (nodes, features). data.x.unsqueeze(1) makes one.")
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype != torch.long:
@@ -136,13 +138,19 @@ def check_graph(graph: Any, place: str = "the graph") -> None:
 
 
 def gathered(
-    data: Any, baseline: Given | Mapping[str, Given] = None, *, weights: bool = False, mixed_weights: bool = True
+    data: Any,
+    baseline: Given | Mapping[str, Given] = None,
+    *,
+    attributes: bool = True,
+    weights: bool = False,
+    mixed_weights: bool = True,
 ) -> GraphSet:
     """Graphs as padded examples.
 
     Args:
         data: a ``Data``, a ``Batch`` or a list of ``Data``.
         baseline: for node features, or by input; see :func:`integrand.graphs.explain`.
+        attributes: explain edge features where graphs have them; False for a model that does not take them.
         weights: explain edge weights too; where graphs have none, ones.
         mixed_weights: take the weights that graphs have; else they are factors of messages, which are ones.
     """
@@ -151,7 +159,7 @@ def gathered(
         check_graph(graph, "the graph" if single else f"graph {number}")
     names = ["x"]
     of_edges = [graph.get(EDGES) for graph in graphs]
-    if all(isinstance(given, Tensor) and given.is_floating_point() for given in of_edges):
+    if attributes and all(isinstance(given, Tensor) and given.is_floating_point() for given in of_edges):
         names.append("edge_attr")
     names += ["edge_weight"] if weights else []
     given: Mapping[str, Given] = baseline if isinstance(baseline, Mapping) else {NODES: baseline}

@@ -90,7 +90,8 @@ def explain(
     convention = convention_of(model, call, kwargs)
     asked, single = listed(data)
     route = weights_route(model, convention, asked, edge_weights)
-    graphs = gathered(data, baseline, weights=route is not None, mixed_weights=route != "messages")
+    attributes = convention.style != "arguments" or EDGES in convention.names
+    graphs = gathered(data, baseline, attributes=attributes, weights=route is not None, mixed_weights=route != "messages")
     convention.check(graphs)
     nodes = None if node is None else _nodes(node, graphs, node_names)
     union = UnionCall(model, convention, graphs, nodes, route)
@@ -149,10 +150,20 @@ class GraphNaming:
             )
 
 
+def _plain(asked: Any) -> Any:
+    """A number or name, or several, as Python has them: people pass what they got from a tensor, such as ``data.y``."""
+    if isinstance(asked, (Tensor, np.ndarray, np.generic)):
+        asked = asked.tolist()
+    if not isinstance(asked, (int, str, Sequence)):
+        raise TargetError(f"got {asked!r} as a target or node; expected its number or its name, or one for each graph.")
+    return asked
+
+
 def _nodes(node: int | str | Sequence[int | str], graphs: GraphSet, names: Sequence[str]) -> list[int]:
     """The node of each graph, counted within it."""
     count = len(graphs.graphs)
-    asked = [node] * count if isinstance(node, (int, str)) else list(node)
+    node = _plain(node)
+    asked = [node] * count if isinstance(node, (int, str)) else [_plain(one) for one in node]
     if len(asked) != count:
         raise TargetError(f"got {len(asked)} nodes for {count} graphs; expected one, or one for each.")
     found = []
@@ -160,7 +171,7 @@ def _nodes(node: int | str | Sequence[int | str], graphs: GraphSet, names: Seque
         size = nodes_of(graph)
         if isinstance(one, str):
             found.append(_named(one, names, "node"))
-        elif isinstance(one, (int, np.integer)) and not isinstance(one, bool) and -size <= one < size:
+        elif isinstance(one, int) and not isinstance(one, bool) and -size <= one < size:
             found.append(int(one) % size)
         else:
             raise TargetError(f"got node={one!r} for a graph of {size} nodes; expected 0 to {size - 1}, or a name.")
@@ -168,11 +179,12 @@ def _nodes(node: int | str | Sequence[int | str], graphs: GraphSet, names: Seque
 
 
 def _targets(target: int | str | Sequence[int | str], count: int, classes: Sequence[str]) -> int | list[int]:
+    target = _plain(target)
     if isinstance(target, str):
         return _named(target, classes, "class")
     if isinstance(target, int):
         return target
-    asked = list(target)
+    asked = [_plain(one) for one in target]
     if len(asked) != count:
         raise TargetError(f"got {len(asked)} targets for {count} graphs; expected one, or one for each.")
     return [_named(one, classes, "class") if isinstance(one, str) else int(one) for one in asked]

@@ -127,8 +127,8 @@ def _columns(values: Floats, errors: Floats, names: Sequence[str]) -> list[Part]
 def _details(result: GraphAttribution, nodes: list[Part], links: list[Part]) -> str:
     """Tables of everything, each of which opens."""
     sums = result.sums
-    parts = [(f"All {len(nodes):,} nodes", nodes, "node", "all-nodes")]
-    parts += [(f"All {len(links):,} edges", links, "edge", "all-edges")] if links else []
+    parts = [(f"All nodes ({len(nodes):,})", nodes, "node", "all-nodes")]
+    parts += [(f"All edges ({len(links):,})", links, "edge", "all-edges")] if links else []
     features = _columns(sums.features, sums.feature_errors, [result.feature(i) for i in range(len(sums.features))])
     parts += [("Features of nodes, over all nodes", features, "feature", "all-features")] if len(features) > 1 else []
     others = _columns(

@@ -19,8 +19,9 @@ def strong_stretches(
     """Where the strongest stretches of a sequence begin and end, the strongest first.
 
     Letters with at least ``strong`` times the largest magnitude are cores. Cores of the same sign with fewer than ``apart``
-    letters between them are one stretch, from the first to the last, with all letters in between; a stretch of fewer than
-    ``shortest`` letters is left out. Stretches are ranked by the magnitude of their sums, and ``most`` are kept.
+    letters between them, and no core of the other sign, are one stretch, from the first to the last, with all letters in
+    between; a stretch of fewer than ``shortest`` letters is left out. So stretches do not overlap. They are ranked by the
+    magnitude of their sums, and ``most`` are kept.
 
     >>> strong_stretches(np.array([0, 0, 1.0, 0.1, 0.9, 0.5, 0, 0, 0, 0, -0.4, -0.5, -0.3]))
     [(2, 6), (10, 13)]
@@ -35,13 +36,13 @@ def strong_stretches(
     largest = float(np.abs(values).max(initial=0.0))
     if not largest > 0:
         return []
+    cores = np.flatnonzero(np.abs(values) >= strong * largest).tolist()
     found: list[tuple[int, int]] = []
-    for sign in (1, -1):
-        run: list[int] = []
-        for i in [*np.flatnonzero(sign * values >= strong * largest).tolist(), len(values) + apart + 1]:
-            if run and i - run[-1] > apart:
-                found.append((run[0], run[-1] + 1))
-                run = []
-            run.append(i)
+    for i in cores:
+        last = found[-1][1] - 1 if found else -1
+        if found and i - last <= apart and values[i] * values[last] > 0:
+            found[-1] = (found[-1][0], i + 1)
+        else:
+            found.append((i, i + 1))
     kept = [(start, end) for start, end in found if end - start >= shortest]
     return sorted(kept, key=lambda one: (-abs(float(values[one[0] : one[1]].sum())), one))[:most]

@@ -43,6 +43,7 @@ svg.logo use{pointer-events:none}
 .col:focus-visible .hit{fill:var(--focus);opacity:.3}
 .ticks{position:relative;height:1.15rem;font-size:.72rem;color:var(--soft);font-variant-numeric:tabular-nums}
 .ticks span{position:absolute;transform:translateX(-50%)}
+.ticks .last{left:auto;right:0;transform:none}
 .which{position:sticky;left:.6rem;display:inline-block;font-size:.78rem;color:var(--soft);margin:.35rem 0 0 .6rem}
 .seqlets td,.seqlets th{padding:.25rem 1rem .25rem 0;font-variant-numeric:tabular-nums;white-space:nowrap}
 .seqlets th{font-weight:500;color:var(--soft)}
@@ -118,7 +119,12 @@ def strip(logo: Logo, start: int, end: int, *, name: str = "logo", high: int = H
     """
     count = end - start
     ticks = "".join(
-        f'<span style="left:{100 * (i - start + 0.5) / count:.4f}%">{i + 1}</span>'
+        # In the middle below its letter; at the right edge half of it would be cut off, and 200 read as 20.
+        (
+            f'<span class="last">{i + 1}</span>'
+            if i >= end - 2
+            else f'<span style="left:{100 * (i - start + 0.5) / count:.4f}%">{i + 1}</span>'
+        )
         for i in range(start, end)
         if (i + 1) % TICK == 0
     )
