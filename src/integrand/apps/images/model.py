@@ -88,9 +88,6 @@ def load(
     Args:
         name: ``efficientnet-lite0``; ``googlenet``; a name of torchvision or timm, where they are installed (``resnet50``,
             ``torchvision:resnet50``, ``timm:vit_base_patch16_224``); an .onnx file; with ``trust``,
-            ``package.module:function`` for your own (it is imported, from the current folder too), or the path of a
-            TorchScript or ``torch.export`` file. A text without a folder in it is a name and never a file: ``./net.pt2`` is
-            one.
             ``package.module:function`` for your own (it is imported, from the current folder too), or the path of a TorchScript
             or ``torch.export`` file. But for ``net.onnx``, a text without a folder in it is a name and never a file:
             ``./net.pt2`` is one.
