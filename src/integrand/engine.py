@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .arrays import on_device
 from .attribution import Attribution, columns_of
 from .backends import Backend
 from .backends.precision import Precision
@@ -261,8 +262,8 @@ def _differentiable(evaluator: Evaluator, outcome: Outcome) -> Tensor:
     nodes, weights = nodes[np.flatnonzero(used)], weights[used]
     total = torch.zeros(examples, evaluator.features, dtype=torch.float64, device=evaluator.device)
     for index, terms in evaluator.differentiable_at(nodes):
-        factor = torch.as_tensor(weights[index], device=evaluator.device)[:, None]
-        add_rows(total, torch.as_tensor(nodes.rows[index], device=evaluator.device), terms * factor)
+        factor = on_device(weights[index], evaluator.device)[:, None]
+        add_rows(total, on_device(nodes.rows[index], evaluator.device), terms * factor)
     return total
 
 

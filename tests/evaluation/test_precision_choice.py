@@ -14,12 +14,15 @@ from torch import Tensor, nn
 
 import integrand as ig
 from integrand.backends.precision import PrecisionMode
-from integrand.backends.torch_function import TorchFunction
+from integrand.backends.torch_function import TorchFunction, build
 from integrand.certificate import Status
 from integrand.errors import ConvergenceWarning, OptionError
 from integrand.evaluation import precision_choice
-from integrand.evaluation.evaluator import Evaluator
+from integrand.evaluation.chunks import Chunks
+from integrand.evaluation.evaluator import Evaluator, PendingTransfer
+from integrand.evaluation.runner import Runner
 from integrand.integration.adaptive import GradientIntegral
+from integrand.paths.base import Nodes
 
 pytestmark = pytest.mark.slow  # a fixture that the tests share takes seconds
 
@@ -424,3 +427,48 @@ def test_tf32_backward_passes_that_are_too_coarse_are_given_up(monkeypatch: pyte
     result = ig.integrated_gradients(model, x, target=1, tol=0.02)
     assert {(one.precision, one.moved) for one in result.certificate} == {("float32", 0.0)}
     assert torch.equal(result.values, plain.values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("share", [3e-4, 0.02])
+def test_what_is_compared_is_asked_for_before_anything_is_waited_for(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is asked for the nodes in float32 while it is busy with the first round; nothing else changes, to the bit."""
+    Tempting(monkeypatch, ("tf32-backward",))
+    coarse_backward(monkeypatch, share, 1e-3)
+    model, x = broad_network()
+    before = ig.integrated_gradients(model, x, target=1, tol=0.02, chunk=16)
+    events: list[str] = []
+    asks, waits = Runner.__call__, PendingTransfer.numpy
+
+    def ask(self: Runner, leaves: Any, rows: Tensor) -> Any:
+        events.append(f"{self.mode.name} {len(rows)}")
+        return asks(self, leaves, rows)
+
+    def wait(self: PendingTransfer) -> Any:
+        events.append("wait")
+        return waits(self)
+
+    monkeypatch.setattr(Runner, "__call__", ask)
+    monkeypatch.setattr(PendingTransfer, "numpy", wait)
+    monkeypatch.setattr(Evaluator, "asynchronous", property(lambda self: True))
+    ahead = ig.integrated_gradients(model, x, target=1, tol=0.02, chunk=16)
+    assert torch.equal(ahead.values, before.values)  # type: ignore[arg-type]
+    assert ahead.certificate == before.certificate
+    first = events.index("float32 6")  # two nodes of each of three paths
+    low = [event for event in events[:first] if event != "wait"]
+    assert {event.split()[0] for event in low} == {"tf32-backward"}
+    assert events[:first].count("wait") == len(low) - 1, "all chunks were asked for, and the last one was not waited for"
+
+
+def test_nodes_that_nobody_asked_for_ahead_are_evaluated_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Evaluator, "asynchronous", property(lambda self: True))
+    model, x = broad_network()
+    function = build(model, x, target=1)
+    pieces = ig.Straight(torch.zeros_like(x), x).pieces(batched=True)
+    evaluator = Evaluator(function, pieces, Chunks.start(x.device, rows=8, memory=None))
+    some, others = (Nodes(np.array([t]), np.array([1]), np.array([0])) for t in (0.25, 0.75))
+    evaluator.soon(some)
+    list(evaluator.gradients_at(others))
+    (found,) = evaluator.full_gradients_at(others)
+    (expected,) = evaluator.gradients_at(others)
+    assert torch.equal(found.terms, expected.terms)
+    assert evaluator.gradients.tolist() == [0, 3, 0]

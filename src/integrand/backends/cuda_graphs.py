@@ -118,7 +118,7 @@ class CapturedGraph:
         count = len(rows)
         with ONE_AT_A_TIME:
             for mine, yours in zip(self.given, _tensors(function), strict=True):
-                mine.copy_(yours)
+                mine.copy_(yours, non_blocking=True)  # targets of the host: a GPU that is busy is not waited for
             _fill(self.leaves, self.rows, leaves, rows)
             self.graph.replay()
             return self.scores[:count].clone(), tuple(part[:count].clone() for part in self.gradients)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints
+from ..arrays import Bools, Floats, Ints, on_device
 from ..functions.call import RunsRows
 from ..functions.model_state import PROCESS, tf32
 from ..trees import Leaves
@@ -132,4 +132,4 @@ class PrecisionShift:
         """Take note that these examples run in full precision from now on."""
         self.low[examples] = False
         if self.corrections is not None:
-            self.corrections[torch.as_tensor(examples, device=self.corrections.device)] = 0.0
+            self.corrections[on_device(examples, self.corrections.device)] = 0.0

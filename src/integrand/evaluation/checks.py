@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..backends.precision import ROUNDING
 from ..errors import NonFiniteError, RowsError
 from ..functions.function import Function
@@ -210,7 +210,7 @@ def _changes(
 
     def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
         leaves, velocities = evaluator.points(here)
-        rows, sides = torch.as_tensor(here.rows, device=evaluator.device), [leaves, tuple(map(moved, leaves))]
+        rows, sides = on_device(here.rows, evaluator.device), [leaves, tuple(map(moved, leaves))]
         if 2 * len(here) <= evaluator.chunks.size:
             both = tuple(map(torch.cat, zip(*sides, strict=True)))
             found = evaluator.runner(both, rows.repeat(2))[1]
@@ -307,7 +307,7 @@ def _by_rounding(evaluator: Evaluator, example: int, difference: float) -> bool:
     try:
         with in_float64(function.call.model):
             own = scores_again(function)[example]
-            other = function.scores(among, torch.as_tensor(rows, device=evaluator.device))[-1]
+            other = function.scores(among, on_device(rows, evaluator.device))[-1]
     except Exception:  # an operation that knows no float64
         return False
     return other.dtype == torch.float64 and abs(float(other) - own) <= SHRINKS * difference

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..backends.checkpointing import NOTE, saved_bytes
 from ..backends.precision import ROUNDING, PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
@@ -108,6 +108,15 @@ class PendingEvaluation:
     strict: bool = True
 
 
+@dataclass(frozen=True)
+class AskedAhead:
+    """Nodes that a GPU was asked for before anybody needs them: what asked for them, and what it gave for each chunk."""
+
+    nodes: Nodes
+    ask: Callable[[slice], PendingEvaluation]
+    asked: list[PendingEvaluation]
+
+
 class Evaluator:
     """Evaluates a function at nodes of the path, counts evaluations, and keeps what they show along the path.
 
@@ -151,6 +160,8 @@ class Evaluator:
         self._runner = Runner(function)
         chunks.lighter = self._runner.recompute
         self._seen = ProfileRecorder()
+        self._soon: Nodes | None = None
+        self._ahead: AskedAhead | None = None
 
     def note_precision(self) -> float:
         """Take note of what the model turned out to compute in, once it has been differentiated; its relative rounding."""
@@ -244,6 +255,14 @@ class Evaluator:
             self.measure_rows()
             yield from self.sharing.gradients_at(self, nodes)
             return
+        ask = self._asking(nodes)
+        for one in self.in_order(ask, len(nodes)):
+            done = self.finished(ask, one)
+            np.add.at(self.gradients, nodes.rows[done.index], 1)
+            yield done
+
+    def _asking(self, nodes: Nodes) -> Callable[[slice], PendingEvaluation]:
+        """Asks for some of the nodes, in the order of evaluation."""
         order = by_piece(nodes)
 
         def ask(part: slice) -> PendingEvaluation:
@@ -254,10 +273,36 @@ class Evaluator:
                 scores, gradients = self.runner(leaves, self.rows_of(here))
             return self.pending(part, index, here, scores, gradients, velocities)
 
-        for one in self.in_order(ask, len(order)):
-            done = self.finished(ask, one)
-            np.add.at(self.gradients, nodes.rows[done.index], 1)
-            yield done
+        return ask
+
+    def full_gradients_at(self, nodes: Nodes) -> Iterator[Evaluated]:
+        """As :meth:`gradients_at`, in full precision; what was asked for ahead is only waited for."""
+        ahead, self._ahead = self._ahead, None
+        with self.runner.in_mode(PrecisionMode()):
+            if ahead is None or not ahead.nodes.same(nodes):
+                yield from self.gradients_at(nodes)
+                return
+            for one in ahead.asked:
+                done = self.finished(ahead.ask, one)
+                np.add.at(self.gradients, nodes.rows[done.index], 1)
+                yield done
+
+    def soon(self, nodes: Nodes) -> None:
+        """Say that :meth:`full_gradients_at` will be asked for some nodes once the next gradients are there.
+
+        A GPU is then asked for them while it is busy with those, so that launching them takes no time of its own.
+        """
+        if self.asynchronous and self.workers is None and self.sharing is None:
+            self._soon = nodes
+
+    def _ask_ahead(self) -> None:
+        """Ask for what will be needed soon, without waiting for it."""
+        nodes, self._soon = self._soon, None
+        if nodes is None:
+            return
+        ask = self._asking(nodes)
+        with self.runner.in_mode(PrecisionMode()):
+            self._ahead = AskedAhead(nodes, ask, list(in_chunks(ask, slice(0, len(nodes)), self.chunks)))
 
     def in_order(
         self, ask: Callable[[slice], PendingEvaluation], count: int, *, step: int | None = None
@@ -273,7 +318,7 @@ class Evaluator:
         if self.workers is not None:
             return self.workers.spread(ask, count, self.chunks, step)
         asked = in_chunks(ask, slice(0, count), self.chunks, step=step)
-        return one_behind(asked) if self.asynchronous else asked
+        return one_behind(and_then(asked, self._ask_ahead)) if self.asynchronous else asked
 
     def finished(self, ask: Callable[[slice], PendingEvaluation], one: PendingEvaluation) -> Evaluated:
         """What came of a chunk; it is run again in full precision where a lower one gave no finite numbers."""
@@ -389,6 +434,7 @@ class Evaluator:
         if self.shift is not None and not self.runner.low:
             self.shift.stop(examples)
         self._seen.forget(examples)
+        self._soon = self._ahead = None
 
     @property
     def rounding(self) -> float:
@@ -497,7 +543,7 @@ class Evaluator:
         examples, points = self.function.examples, self.pieces[int(nodes.pieces[0])].points
         if points is None or len(nodes) % examples:
             return self.points_alone(nodes)
-        t = torch.as_tensor(nodes.t[::examples]).to(self.device, self.dtype)
+        t = on_device(nodes.t[::examples], self.device, self.dtype)
         return self._laid_out(points(t, None))
 
     def multiplies_later(self, piece: int) -> bool:
@@ -517,7 +563,7 @@ class Evaluator:
 
     def rows_of(self, nodes: Nodes) -> Tensor:
         """The examples that nodes belong to, (N,), on the device."""
-        return torch.as_tensor(nodes.rows, device=self.device)
+        return on_device(nodes.rows, self.device)
 
     def in_chunks(self, nodes: Nodes, evaluate: Callable[[Ints, Nodes], T], *, concurrent: bool = False) -> Iterator[T]:
         """What ``evaluate`` makes of chunks of nodes, sorted by piece; never by the clock.
@@ -557,8 +603,8 @@ class Evaluator:
         """Each piece that some nodes lie on, with their times and examples."""
         cuts = np.flatnonzero(np.diff(nodes.pieces)) + 1
         for group in np.split(np.arange(len(nodes)), cuts):
-            t = torch.as_tensor(nodes.t[group]).to(self.device, self.dtype)
-            yield self.pieces[int(nodes.pieces[group[0]])], t, torch.as_tensor(nodes.rows[group], device=self.device)
+            t = on_device(nodes.t[group], self.device, self.dtype)
+            yield self.pieces[int(nodes.pieces[group[0]])], t, on_device(nodes.rows[group], self.device)
 
     def certificate(self, example: int, tol: float, **found: Any) -> ExampleCertificate:
         """The certificate of an example: what was found, and what the evaluator knows of precision and evaluations."""
@@ -611,6 +657,12 @@ def one_behind(items: Iterable[T]) -> Iterator[T]:
         yield from last
         last = [item]
     yield from last
+
+
+def and_then(items: Iterable[T], do: Callable[[], None]) -> Iterator[T]:
+    """The same items, and something to do once all of them have been asked for."""
+    yield from items
+    do()
 
 
 def _concatenated(parts: Sequence[Leaves]) -> Leaves:

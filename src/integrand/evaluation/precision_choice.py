@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..backends.precision import BACKWARD, GRADIENT_ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
 from ..paths.base import Nodes
@@ -27,9 +27,9 @@ from ..trees import Leaves, add_rows, flat
 from .checks import two_parts
 from .evaluator import Evaluator
 
-TRIED = ("float16", "tf32", BACKWARD)
-"""The fastest one first; where its range is too small, the next has that of float32. The last one is for networks with kinks,
-whose units change sides in a lower precision."""
+TRIED = ("float16", "tf32")
+"""The fastest one first; where its range is too small, the next has that of float32. Not for networks with kinks, whose units
+change sides in a lower precision: of these only the backward pass is in TF32."""
 
 SAFETY, UNSURE = 1.5, 2.0
 """Differences at nodes that were not checked may vary by more than at those that were; the more so where these are few."""
@@ -100,6 +100,13 @@ def _not_checked(examples: int) -> PrecisionShift:
     return PrecisionShift(nothing, everywhere, None, None, GRADIENT_ROUNDING[BACKWARD], nothing.copy(), np.ones(examples, bool))
 
 
+def checked_nodes(evaluator: Evaluator, examples: Ints) -> Nodes:
+    """The nodes of some examples where gradients of a backward pass in TF32 are compared with those of float32."""
+    every = np.arange(len(evaluator.pieces))
+    piece, row, t = (part.ravel() for part in np.meshgrid(every, examples, np.array(CHECKED), indexing="ij"))
+    return Nodes(t, row, piece)
+
+
 def backward_checked(evaluator: Evaluator, examples: Ints, low: Tensor, tol: float) -> bool:
     """Compare gradients of backward passes in TF32 with those of float32, and note by how much they shift attributions.
 
@@ -112,16 +119,14 @@ def backward_checked(evaluator: Evaluator, examples: Ints, low: Tensor, tol: flo
     Returns:
         Whether that leaves room for the tolerance.
     """
-    pieces, times = low.shape[1], np.array(CHECKED)
-    piece, row, t = (part.ravel() for part in np.meshgrid(np.arange(pieces), examples, times, indexing="ij"))
-    fine = torch.zeros(len(t), low.shape[3], dtype=low.dtype, device=low.device)
-    with evaluator.runner.in_mode(PrecisionMode()):
-        for done in evaluator.gradients_at(Nodes(t, row, piece)):
-            fine[torch.as_tensor(done.index.copy(), device=fine.device)] = done.terms.to(fine)
-    fine = fine.view(pieces, len(examples), len(times), -1).transpose(0, 1)
+    pieces, nodes = low.shape[1], checked_nodes(evaluator, examples)
+    fine = torch.zeros(len(nodes), low.shape[3], dtype=low.dtype, device=low.device)
+    for done in evaluator.full_gradients_at(nodes):
+        fine[on_device(done.index.copy(), fine.device)] = done.terms.to(fine)
+    fine = fine.view(pieces, len(examples), len(CHECKED), -1).transpose(0, 1)
     stays, averages = two_parts((fine - low).flatten(0, 1))
     off = (stays.square() + averages.square() / FIVE_POINT.count(2)).sqrt().view(len(examples), pieces)
-    weights = torch.as_tensor([abs(one.weight) for one in evaluator.pieces], dtype=off.dtype, device=off.device)
+    weights = on_device([abs(one.weight) for one in evaluator.pieces], off.device, off.dtype)
     both = torch.stack([off @ weights, fine.double().abs().sum(3).mean(2) @ weights]).cpu().numpy()
     size = np.where(both[1] > 0, both[1], 1.0)
     shifts = UNSURE * both[0] / size
@@ -145,10 +150,14 @@ def _worth_trying(evaluator: Evaluator) -> tuple[str, ...]:
     evaluator.measure_rows()
     lines = evaluator.function.examples * len(evaluator.pieces)
     work = FIVE_POINT.count(2) * lines * evaluator.chunks.row_bytes
-    if evaluator.smooth:  # few lines of a smooth network are done before a check has paid
-        return TRIED[:-1] if lines >= FEW_LINES and work >= WORTH else ()
     # What a recomputed block computes again in a backward pass would be in TF32, too.
-    return TRIED[-1:] if work >= WORTH_BACKWARD and not evaluator.runner.recomputes else ()
+    backward = () if evaluator.runner.recomputes else (BACKWARD,)
+    if not evaluator.smooth:
+        return backward if work >= WORTH_BACKWARD else ()
+    if work < WORTH:
+        return ()
+    # Few lines of a smooth network are done before a check of other modes has paid, which takes passes of its own.
+    return (*TRIED, *backward) if lines >= FEW_LINES else backward
 
 
 def _check_possible(evaluator: Evaluator, name: str) -> None:
@@ -207,8 +216,8 @@ def _compared(evaluator: Evaluator, name: str, at: tuple[float, ...], *, start: 
         change, shares = here.change.unflatten(0, (len(part), -1)), np.array([evaluator.pieces[p].weight for p in place])
         corrected = len(at) > 1 and name != BACKWARD
         mean = change.mean(1) if corrected else torch.zeros_like(change[:, 0])
-        weights = torch.as_tensor(shares, device=mean.device, dtype=mean.dtype)[:, None]
-        add_rows(total, torch.as_tensor(rows, device=mean.device), weights * mean)
+        weights = on_device(shares, mean.device, mean.dtype)[:, None]
+        add_rows(total, on_device(rows, mean.device), weights * mean)
         if name == BACKWARD:
             stays, averages = two_parts(change)
             left = (stays.square() + averages.square() / FIVE_POINT.count(2)).sqrt()
@@ -246,10 +255,10 @@ def _in_two_precisions(
 
     def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor, Tensor, Tensor]:
         leaves, speeds = evaluator.points(here)
-        labels = torch.as_tensor(here.rows, device=evaluator.device)
+        labels = on_device(here.rows, evaluator.device)
         with evaluator.chunks.measuring(len(here)):
             scores, fine = evaluator.runner(leaves, labels)
-        some = torch.as_tensor(np.flatnonzero(here.t > 0), device=evaluator.device)
+        some = on_device(np.flatnonzero(here.t > 0), evaluator.device)
         fine, speeds, points = (tuple(part.detach()[some] for part in side) for side in (fine, speeds, leaves))
         low = fine
         if len(some):
@@ -265,7 +274,7 @@ def _in_two_precisions(
     scores = np.empty(len(nodes))
     scores[index] = torch.cat([one[1] for one in done]).double().cpu().numpy()
     order = np.argsort(index[nodes.t[index] > 0])
-    change = torch.cat([one[2] for one in done])[torch.as_tensor(order, device=evaluator.device)]
+    change = torch.cat([one[2] for one in done])[on_device(order, evaluator.device)]
     return _TwoPrecisions(scores, change, torch.cat([one[3] for one in done]).double().cpu().numpy()[order]), modes[0]
 
 

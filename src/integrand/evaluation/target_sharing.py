@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..arrays import on_device
 from ..backends.checkpointing import CheckpointedRun
 from ..backends.torch_function import TorchFunction
 from ..errors import GradientError, IntegrandError
@@ -74,8 +75,8 @@ class TargetSharing:
             steps = done.index // len(self.lead)
             for step in np.unique(steps):
                 here = np.flatnonzero(steps == step)
-                which = torch.as_tensor(nodes.rows[done.index[here]], device=evaluator.device)
-                yield slice(step, step + 1), which, done.terms[torch.as_tensor(here, device=evaluator.device)][None]
+                which = on_device(nodes.rows[done.index[here]], evaluator.device)
+                yield slice(step, step + 1), which, done.terms[on_device(here, evaluator.device)][None]
 
     def scores_at(self, evaluator: Evaluator, nodes: Nodes) -> Floats:
         """Scores at nodes, (N,), from forward passes alone: one for all nodes at a point."""
@@ -90,7 +91,7 @@ class TargetSharing:
         def evaluate(index: Ints, here: Nodes) -> None:
             asked = np.where(there[index], nodes.rows[points[index]], -1)
             with torch.no_grad():
-                leaves, targets = evaluator.points_alone(here), torch.as_tensor(asked.T.copy(), device=evaluator.device)
+                leaves, targets = evaluator.points_alone(here), on_device(asked.T.copy(), evaluator.device)
                 scores = evaluator.runner.several_scores(leaves, evaluator.rows_of(here), targets)
             mine = points[index][there[index]]
             out[mine] = scores.T.double().cpu().numpy()[there[index]]
@@ -108,7 +109,7 @@ class TargetSharing:
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Leaves, list[tuple[Tensor, Leaves]]]:
             leaves, velocities = evaluator.points(here)
             mine = rows[index][:, (rows[index] >= 0).any(0)]
-            asked = torch.as_tensor(mine.T.copy(), device=evaluator.device)
+            asked = on_device(mine.T.copy(), evaluator.device)
             with evaluator.chunks.measuring(len(here)):
                 found = evaluator.runner.several_targets(leaves, evaluator.rows_of(here), asked)
             return index, velocities, found
@@ -137,7 +138,7 @@ def _one_target(
     """What came of one backward pass; points that have fewer targets are left out."""
     there = np.flatnonzero(index >= 0)
     if len(there) < len(index):
-        kept = torch.as_tensor(there, device=scores.device)
+        kept = on_device(there, scores.device)
         scores = scores[kept]
         gradients, velocities = (tuple(leaf[kept] for leaf in side) for side in (gradients, velocities))
     mine = index[there]

@@ -181,8 +181,9 @@ class Scorer:
             for index in self.same:  # a view: its backward is much cheaper than that of an index
                 picked = picked.select(1, index)
         else:
-            rows = rows.to(tensor.device)
-            picked = tensor[(torch.arange(count, device=tensor.device), *(i.to(tensor.device)[rows] for i in self.index))]
+            # Without waiting for a GPU, which would be idle while it is asked for the backward pass.
+            rows, *columns = (i.to(tensor.device, non_blocking=tensor.is_cuda) for i in (rows, *self.index))
+            picked = tensor[(torch.arange(count, device=tensor.device), *(column[rows] for column in columns))]
         return picked if self.batched else picked[0]
 
     @property

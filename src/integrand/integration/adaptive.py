@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..backends.precision import BACKWARD, Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
@@ -211,6 +211,10 @@ class GradientIntegral:
         count = max(self.mesh.room(split), 0 if self.active else 1)
         fresh = np.array([self.waiting.popleft() for _ in range(min(int(count), len(self.waiting)))], np.int64)
         self.active += [OpenExample(int(example), self.pacing.first - 1) for example in fresh]
+        if len(fresh) and self._backward_unchecked():
+            from ..evaluation.precision_choice import checked_nodes
+
+            self.evaluator.soon(checked_nodes(self.evaluator, fresh))
         return fresh
 
     def judge(self, fresh: Ints) -> Split:
@@ -285,11 +289,15 @@ class GradientIntegral:
             missing = self.shares @ ((full[1] - full[0]) - (self.end_scores[1] - self.end_scores[0])[:, fresh])
             self.evaluator.shift.note_scores(fresh, missing, self.evaluator.function.scale[fresh])
             self.end_scores[:, :, fresh] = full
-        if self._unasked() and self.evaluator.runner.mode.name == BACKWARD and not self._backward_checked(fresh):
+        if self._backward_unchecked() and not self._backward_checked(fresh):
             self._give_up_precision()
             return False
         self._note_precision(fresh)
         return True
+
+    def _backward_unchecked(self) -> bool:
+        """Whether backward passes are in TF32 without anybody having asked for it, so that every example is to be checked."""
+        return self._unasked() and self.evaluator.runner.mode.name == BACKWARD
 
     def _backward_checked(self, fresh: Ints) -> bool:
         """Whether TF32 in backward passes leaves room for the tolerance, by some nodes of examples that have just started."""
@@ -504,7 +512,7 @@ class GradientIntegral:
         examples = [step.one.example for step in ended]
         values = torch.stack([step.found.values for step in ended])
         ended = self._corrected(ended, values)
-        self.values[torch.as_tensor(examples, device=self.values.device)] = values.to(self.values.device, self.values.dtype)
+        self.values[on_device(examples, self.values.device)] = values.to(self.values.device, self.values.dtype)
         for example, step in zip(examples, ended, strict=True):
             self.records[example] = self.writer.certificate(step, self.tol, self.end_scores[:, :, example])
             self.used.append(self.writer.weights_used(step))
@@ -555,13 +563,12 @@ def integrate_to_tolerance(
 
         choose_precision(evaluator, precision, tol)
     asked = precision != "auto"
-    integral = GradientIntegral(
-        evaluator, tol, max_evaluations, memory, regions=regions, asked=asked, widens=half and not asked
-    )
-    beside_a_gpu = integral.mesh.device.type == "cpu" and evaluator.device.type != "cpu"
-    with ONE_CORE if beside_a_gpu else nullcontext():
+    with nullcontext() if evaluator.device.type == "cpu" else ONE_CORE:
+        integral = GradientIntegral(
+            evaluator, tol, max_evaluations, memory, regions=regions, asked=asked, widens=half and not asked
+        )
         refine_until_done(integral, Split())
-    return integral.outcome()
+        return integral.outcome()
 
 
 class OneCore:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..evaluation.evaluator import Evaluator, has_float64
 from ..paths.base import Nodes
@@ -279,7 +279,7 @@ class CertificateWriter:
             part = slice(first, first + at_once)
             terms = self.mesh.store.rows(slots[:, part].reshape(len(slots), -1)).to(out.dtype)
             columns = weights[:, part].swapaxes(1, 2).reshape(*shape[:2], -1)
-            out += torch.bmm(torch.as_tensor(columns, device=self.mesh.device), terms)
+            out += torch.bmm(on_device(columns, self.mesh.device), terms)
         return out
 
     def weights_used(self, end: Decision) -> tuple[Nodes, Floats]:

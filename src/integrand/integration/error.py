@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints
+from ..arrays import Bools, Floats, Ints, on_device
 from ..evaluation.evaluator import Evaluated
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import (
@@ -319,7 +319,7 @@ class ErrorEstimator:
             for first in range(0, nodes.shape[2], AT_ONCE):
                 part = slice(first, first + AT_ONCE)
                 terms = store.rows(nodes[:, piece, part]).double()
-                total += torch.matmul(torch.as_tensor(share * columns[:, part], device=store.device), terms)
+                total += torch.matmul(on_device(share * columns[:, part], store.device), terms)
         given = (store.slopes[nodes] @ columns[0]) @ self.shares
         rise = (store.scores[nodes[..., -1]] - store.scores[nodes[..., 0]]) @ self.shares
         sizes, roots = norms_of(total)
@@ -483,7 +483,7 @@ class ClaimTest:
         device = self.mesh.device
         nodes = self.mesh.store.rows(self.mesh.panels.slots[self.panel[which]]).double()
         weights = np.stack([interpolation(self.cells, place) for place in self.place[which]])
-        expected = torch.bmm(torch.as_tensor(weights, device=device), nodes)
+        expected = torch.bmm(on_device(weights, device), nodes)
         far = (terms.to(device, torch.float64)[:, None] - expected).abs().sum(2).amin(1).cpu().numpy()
         self.off[which], self.apart[which] = far * self.width[which], self._apart(which, scores)
 

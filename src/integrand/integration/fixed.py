@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows, graphs_outdated_along
@@ -67,7 +67,7 @@ def contract(evaluator: Evaluator, times: Floats, weights: Floats) -> Tensor:
     """
     examples = evaluator.function.examples
     dtype = torch.float64 if has_float64(evaluator.device) else torch.float32
-    columns = torch.as_tensor(weights.T, dtype=dtype, device=evaluator.device)
+    columns = on_device(weights.T, evaluator.device, dtype)
     out = []
     for number in range(len(evaluator.pieces)):
         sums = WeightedSums(weights.shape[1], examples, evaluator.features, evaluator.device)
@@ -121,7 +121,7 @@ class FixedSums:
         self.evaluator, self.rule, self.values, self.differences = evaluator, rule, values, differences
         self.starts, self.ends = starts, ends
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
-        share = torch.as_tensor(self.shares, device=values.device).to(values.dtype)[:, None, None]
+        share = on_device(self.shares, values.device).to(values.dtype)[:, None, None]
         self.total, self.difference = (values * share).sum(0), (differences * share).sum(0)
         if evaluator.shift is not None and evaluator.shift.corrections is not None:
             self.total = self.total + evaluator.shift.corrections.to(self.total)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import IntegrandError
 from ..evaluation.checks import noise, score_rounding
@@ -222,8 +222,8 @@ class _RegionSum:
             terms = done.terms.double()
             self.scores[done.index], self.slopes[done.index] = done.scores, done.slopes
             self.mass[done.index] = terms.abs().sum(1).cpu().numpy()
-            rows = torch.as_tensor([place[int(e)] for e in self.nodes.rows[done.index]], device=terms.device)
-            add_rows(self.values, rows, terms * torch.as_tensor(weights[done.index], device=terms.device)[:, None])
+            rows = on_device([place[int(e)] for e in self.nodes.rows[done.index]], terms.device)
+            add_rows(self.values, rows, terms * on_device(weights[done.index], terms.device)[:, None])
             self.kept |= {int(k): terms[i] for i, k in enumerate(done.index) if int(k) in twice}
         if self.tol < 1e4 * self.evaluator.epsilon:
             found = noise(self.evaluator, np.array(self.examples)).tolist()
@@ -243,9 +243,9 @@ class _RegionSum:
 
         def evaluate(index: Ints, here: Nodes) -> Evaluated:
             leaves, velocities = evaluator.points(here)
-            seeds = every[torch.as_tensor(index.copy(), device=every.device)]
+            seeds = every[on_device(index.copy(), every.device)]
             own = Seeded(scorer.examples, scorer.batched, "logit", (), None, scorer.words, seeds=seeds)
-            rows = torch.as_tensor(here.rows, device=evaluator.device)
+            rows = on_device(here.rows, evaluator.device)
             with evaluator.chunks.measuring(len(here)):
                 scores, gradients = replace(evaluator.function, scorer=own).value_and_grad(leaves, rows)
             terms = evaluator.added(flat(gradients).to(evaluator.dtype) * flat(velocities))

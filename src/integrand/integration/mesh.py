@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
+from ..arrays import Floats, Ints, on_device
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.model_notes import release_graphs
 from ..paths.base import Nodes
@@ -25,8 +25,9 @@ STORE_BYTES = 1 << 30
 BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 256 << 20}
 """Float64 copies of kept gradients that are worked on at a time; on a GPU small parts take as long as large ones."""
 
-SLOT_BLOCK_BYTES = 16 << 20
-"""Memory for kept gradients that is allocated at a time, unless a block of 64 nodes is more."""
+SLOT_BLOCK_BYTES = {"cpu": 16 << 20, "cuda": 256 << 20}
+"""Memory for kept gradients that is allocated at a time, unless a block of 64 nodes is more; a GPU takes longer for two blocks
+than for one."""
 
 LITTLE = 1 << 10
 """Features of all examples together up to which sums are taken on a CPU: it has done them before a GPU is launched."""
@@ -254,7 +255,7 @@ class Mesh:
             places = np.concatenate([places, len(self.sums) + np.arange(more)])
             self.sums = torch.cat([self.sums, self.sums.new_zeros(more, *self.sums.shape[1:])])
         self.place[examples] = places = places[: len(examples)]
-        self.sums[torch.as_tensor(places, device=self.device)] = 0
+        self.sums[on_device(places, self.device)] = 0
 
     def _fitting(self, split: Split) -> int:
         """How many of the panels there is room to halve now; nodes of other panels are released first."""
@@ -322,7 +323,7 @@ class Mesh:
         return (slice(first, first + size) for first in range(0, count, size))
 
     def _add(self, line: Ints, sums: Tensor, sign: int) -> None:
-        rows = torch.as_tensor(self.place[line % self.examples] * self.pieces + line // self.examples, device=self.device)
+        rows = on_device(self.place[line % self.examples] * self.pieces + line // self.examples, self.device)
         add_rows(self.sums.view(-1, *self.sums.shape[2:]), rows, sums if sign > 0 else -sums)
 
     def _subtract(self, slots: Ints, old: Panels) -> None:
@@ -385,7 +386,7 @@ class Mesh:
             which = np.flatnonzero((t == time) & (self.off_grid_slots[line, number] < 0))
             if 0 < len(which) <= self.store.room:
                 slots = self.store.take(len(which))
-                terms = done.terms[torch.as_tensor(which, device=done.terms.device)]
+                terms = done.terms[on_device(which, done.terms.device)]
                 self.store.put(slots, Evaluated(done.index[which], done.scores[which], done.slopes[which], terms))
                 self.store.hold(slots)
                 self.off_grid_slots[line[which], number] = slots
@@ -404,11 +405,11 @@ class Mesh:
 
     def pooled(self, examples: list[int], shares: Floats) -> Tensor:
         """The sums of some examples over their pieces, (examples, columns, features)."""
-        rows = torch.as_tensor(self.place[examples], device=self.device)
+        rows = on_device(self.place[examples], self.device)
         if self.pieces == 1:
             sums = self.sums[:, 0].index_select(0, rows)
             return sums if shares[0] == 1 else sums * float(shares[0])
-        weights = torch.as_tensor(shares, dtype=self.sums.dtype, device=self.device)
+        weights = on_device(shares, self.device, self.sums.dtype)
         return torch.einsum("apcd,p->acd", self.sums, weights).index_select(0, rows)
 
 
@@ -428,7 +429,8 @@ class GradientStore:
     def __init__(self, features: int, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
         self.capacity = capacity
         self.features, self.dtype, self.device = features, dtype, device
-        self.block = min(max(64, SLOT_BLOCK_BYTES // (features * dtype.itemsize)), 1024)
+        block = SLOT_BLOCK_BYTES.get(device.type, SLOT_BLOCK_BYTES["cpu"])
+        self.block = min(max(64, block // (features * dtype.itemsize)), 1024)
         self._blocks: list[Tensor] = []
         self._starts = np.zeros(0, np.int64)
         self.scores = np.zeros(0)
@@ -480,7 +482,7 @@ class GradientStore:
         """Fill slots with evaluated nodes."""
         terms = done.terms.to(self.device)
         if len(self._blocks) == 1:
-            self._blocks[0][torch.as_tensor(slots, device=self.device)] = terms
+            self._blocks[0][on_device(slots, self.device)] = terms
         else:
             for block, which, inside in self._places(slots):
                 block[inside] = terms[which]
@@ -490,7 +492,7 @@ class GradientStore:
         """The terms in slots of any shape, (*slots, features)."""
         flat = slots.ravel()
         if len(self._blocks) == 1:
-            found = self._blocks[0][torch.as_tensor(flat, device=self.device)]
+            found = self._blocks[0][on_device(flat, self.device)]
         else:
             found = torch.empty(len(flat), self.features, dtype=self.dtype, device=self.device)
             for block, which, inside in self._places(flat):
@@ -503,7 +505,7 @@ class GradientStore:
         for n in np.unique(number):
             which = np.flatnonzero(number == n)
             inside = slots[which] - self._starts[n]
-            yield self._blocks[n], *(torch.as_tensor(part, device=self.device) for part in (which, inside))
+            yield self._blocks[n], *(on_device(part, self.device) for part in (which, inside))
 
     def hold(self, slots: Ints) -> None:
         """Count one more use of each slot."""

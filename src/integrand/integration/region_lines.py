@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints
+from ..arrays import Bools, Floats, Ints, on_device
 from ..backends.torch_function import TorchFunction
 from ..errors import quiet
 from ..evaluation.evaluator import Evaluator
@@ -114,7 +114,7 @@ def thinned(line: PathLine, narrow: float) -> PathLine:
         if line.t[i] - line.t[kept[-1]] > narrow and line.t[-1] - line.t[i] > narrow:
             kept.append(i)
     index = np.array([*kept, len(line.t) - 1])
-    return PathLine(line.t[index], line.values[torch.as_tensor(index, device=line.values.device)], line.unsure)
+    return PathLine(line.t[index], line.values[on_device(index, line.values.device)], line.unsure)
 
 
 BITS = 52
@@ -172,7 +172,7 @@ class LinePart:
         self.network, self.memory, self.regions = network, memory, regions
         ends = np.array([[one.low, one.high] for one in some])
         self.key: Ints = ((np.arange(len(some))[:, None] << BITS + 1) + (ends * GRID).astype(np.int64)).ravel()
-        at = torch.as_tensor(ends.ravel(), device=start[0].device)
+        at = on_device(ends.ravel(), start[0].device)
         line = torch.tensor([one.line for one in some], device=at.device).repeat_interleave(2)
         pairs = enumerate(zip(start, stop, strict=True))
         # Each point is a batch of one, as the program was followed.
@@ -205,10 +205,7 @@ class LinePart:
         places = {int(i): np.flatnonzero(owner == i) for i in np.unique(owner)}
         unsure = np.concatenate(self.unsure)
         of, ends = unsure[:, 0] >> BITS + 1, (unsure % (1 << BITS + 1)) / GRID
-        return {
-            i: PathLine(t[place], values[torch.as_tensor(place, device=values.device)], ends[of == i])
-            for i, place in places.items()
-        }
+        return {i: PathLine(t[place], values[on_device(place, values.device)], ends[of == i]) for i, place in places.items()}
 
     def _apply(self, step: Operation) -> Any:
         """What a step gives at every break point."""
@@ -253,7 +250,7 @@ class LinePart:
         self.key = self.key[kept]
 
         def only(value: Any) -> Any:
-            return tuple(map(only, value)) if isinstance(value, tuple) else value[torch.as_tensor(kept, device=value.device)]
+            return tuple(map(only, value)) if isinstance(value, tuple) else value[on_device(kept, value.device)]
 
         self.values = {index: only(value) for index, value in self.values.items()}
 
@@ -288,7 +285,7 @@ class LinePart:
         def filled(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(map(filled, value))
-            here, weight, place = (torch.as_tensor(part, device=value.device) for part in (left, share, order))
+            here, weight, place = (on_device(part, value.device) for part in (left, share, order))
             a, b = value[here], value[here + 1]
             between = torch.where(a == b, a, a + _along(weight, a[0]) * (b - a))  # equal: also where both are infinite
             return torch.cat([value, between])[place]

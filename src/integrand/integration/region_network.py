@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from ..arrays import on_device
 from ..backends.torch_function import TorchFunction
 from ..errors import IntegrandError
 from ..functions.target import Scorer, main_tensor
@@ -182,8 +183,8 @@ def seeds(scorer: Scorer, outputs: Tensor, example: int) -> Tensor:
     size = max(1, BLOCK // (NODES * max(1, flat.shape[1])))
     for begin in range(0, len(region), size):
         part = slice(begin, begin + size)
-        index = torch.as_tensor(np.repeat(region[part], NODES), device=out.device)
-        place, share = (torch.as_tensor(a[part].ravel(), device=out.device) for a in (places, shares))
+        index = on_device(np.repeat(region[part], NODES), out.device)
+        place, share = (on_device(a[part].ravel(), out.device) for a in (places, shares))
         shape = (-1, *[1] * (start.ndim - 1))
         at = (start[index] + place.reshape(shape) * change[index]).requires_grad_(True)
         with torch.enable_grad():

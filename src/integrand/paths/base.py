@@ -10,6 +10,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,6 +62,11 @@ class Nodes:
 
     def __getitem__(self, index: Ints) -> Nodes:
         return Nodes(self.t[index], self.rows[index], self.pieces[index])
+
+    def same(self, other: Nodes) -> bool:
+        """Whether these are the points of other nodes, in the same order."""
+        pairs = ((self.t, other.t), (self.rows, other.rows), (self.pieces, other.pieces))
+        return all(np.array_equal(mine, yours) for mine, yours in pairs)
 
 
 @runtime_checkable

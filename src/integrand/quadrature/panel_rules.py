@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints
+from ..arrays import Bools, Floats, Ints, on_device
 from .fixed_rules import Rule, romberg
 
 CAUTION = 1.03
@@ -206,7 +206,7 @@ def measure(
     wide = nodes.to(dtype)
     epsilon = torch.finfo(nodes.dtype).eps
     weights = rule.weights(widths)
-    columns = torch.as_tensor(weights, dtype=dtype, device=nodes.device)
+    columns = on_device(weights, nodes.device, dtype)
     sums = torch.bmm(columns, wide)  # of all ways to write this the fastest, on a CPU and on a GPU
     found = torch.cat([torch.linalg.vector_norm(part, 1, 2) for part in (sums[:, 1::2], wide)], 1).double().cpu().numpy()
     count = len(rule.candidates)
@@ -230,7 +230,7 @@ def measure(
         index = np.flatnonzero((norms[:, -1] > KINKED * norms[:, 0]) & seen)
         index, fine, values = _with_one_kink(index, wide, scores, slopes, widths, sizes, norms[:, 0], epsilon)
         if len(index):
-            at = torch.as_tensor(index, device=nodes.device)
+            at = on_device(index, nodes.device)
             used[index] = fine[:, None]
             # The kink rule has no honest error of its own (two kinks in one cell look like one): it keeps the trapezoid's.
             difference = sums[at, 1]
@@ -249,7 +249,7 @@ def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
         weights: (panels, parts, n).
         wide: (panels, n, features).
     """
-    parts = torch.bmm(torch.as_tensor(weights, dtype=wide.dtype, device=wide.device), wide)
+    parts = torch.bmm(on_device(weights, wide.device, wide.dtype), wide)
     norms = torch.linalg.vector_norm(parts, 1, 2).square().sum(1).sqrt()
     if parts.shape[2] <= SKETCH:
         projected = torch.nn.functional.pad(parts, (0, SKETCH - parts.shape[2]))
@@ -264,7 +264,7 @@ def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
 @lru_cache(maxsize=4)
 def _signs(features: int, device: torch.device) -> Tensor:
     """Random signs, the same ones every time, (features,)."""
-    return torch.as_tensor(np.random.default_rng(features).integers(0, 2, features) * 2.0 - 1, device=device)
+    return on_device(np.random.default_rng(features).integers(0, 2, features) * 2.0 - 1, device)
 
 
 def _beyond(missing: Floats, slack: Floats) -> Floats:
@@ -302,12 +302,12 @@ def _with_one_kink(
         index, fine, rough = index[maybe], fine[maybe], rough[maybe]
     if not len(index):
         return index, np.zeros((0, scores.shape[1])), wide[:0, 0]
-    columns = torch.as_tensor(np.stack([fine, fine - rough], 1), dtype=wide.dtype, device=wide.device)
-    both = torch.bmm(columns, wide[torch.as_tensor(index, device=wide.device)])
+    columns = on_device(np.stack([fine, fine - rough], 1), wide.device, wide.dtype)
+    both = torch.bmm(columns, wide[on_device(index, wide.device)])
     change = torch.linalg.vector_norm(both[:, 1], 1, 1).double().cpu().numpy()
     good = change <= ONE_KINK * norms[index]
     # Indices, not a mask: a GPU would have to be waited for to count it.
-    return index[good], fine[good], both[torch.as_tensor(np.flatnonzero(good), device=wide.device), 0]
+    return index[good], fine[good], both[on_device(np.flatnonzero(good), wide.device), 0]
 
 
 def weighed(rule: PanelRule, nodes: Tensor, weights: Floats, widths: Floats, dtype: torch.dtype) -> Tensor:
@@ -324,7 +324,7 @@ def weighed(rule: PanelRule, nodes: Tensor, weights: Floats, widths: Floats, dty
     columns[:, ::2] = weights
     kink = (weights == weights[:, :1]).all((1, 2))
     columns[kink, 1::2] = columns[kink, 1:2]
-    return torch.bmm(torch.as_tensor(columns, dtype=dtype, device=nodes.device), nodes.to(dtype))
+    return torch.bmm(on_device(columns, nodes.device, dtype), nodes.to(dtype))
 
 
 def _kink_weights(
