@@ -287,6 +287,16 @@ def test_bad_inputs(network: nn.Module, signal: Tensor) -> None:
         explain(model, signal, window="2 s")
     with wrong("both times= and rate=", OptionError):
         explain(model, signal, rate=2.0, times=range(30))
+    pd = pytest.importorskip("pandas")
+    dated = pd.DataFrame(signal.numpy(), index=pd.date_range("2024-01-01", periods=30))
+    with wrong("rate= for a series that has its own times", OptionError):
+        explain(model, dated, rate=2.0)
+    with wrong("another series for a series that equals it: there is nothing"):
+        explain(model, signal, signal.clone())
+    with wrong(r"fails on a series as \(batch, time 30, channels 2\).*\(channel 0, channel 1\) with channels=", ModelError):
+        explain(network, signal)
+    with wrong("ending '.xlsx'; expected .html, .csv", OptionError):
+        explain(model, signal).save("found.xlsx")
     with wrong("expected at least one"):
         explain(model, [])
     with wrong("shape"):
