@@ -265,6 +265,10 @@ def test_bad_inputs(network: nn.Module, signal: Tensor) -> None:
     assert "2 missing values were filled in" in filled.notes[0]
     ends = signal[3, 1].item(), signal[6, 1].item()
     assert filled.series.values[4, 1] == pytest.approx(ends[0] + (ends[1] - ends[0]) / 3)
+    assert "at an end by the nearest value" in filled.notes[0]
+    holes = signal.clone()
+    holes[25:, 1] = torch.nan
+    assert explain(model, holes, gaps="interpolate").series.values[25:, 1].tolist() == [signal[24, 1].item()] * 5
     with wrong("infinite"):
         explain(model, torch.where(signal > 1, torch.inf, signal))
     with wrong("constant"):

@@ -366,7 +366,7 @@ def _filled(
     if gaps == "refuse":
         raise InputError(
             f"got a series with gaps: {said}; expected a number at each. Fill them as the model's training did, or pass "
-            "gaps='interpolate', which draws straight lines between the neighbours."
+            "gaps='interpolate', which draws straight lines between neighbours and goes on with the nearest value at an end."
         )
     if (missing == len(values)).any():
         raise InputError(f"got a series with an empty channel: {said}; expected some numbers. Leave the channel out.")
