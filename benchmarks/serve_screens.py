@@ -23,6 +23,7 @@ ROOMS = {
     "words": "text=how+many+medals+did+Norway+win+in+1994%3F",
     "translation": "text=good+morning+ladies+and+gentlemen",
     "molecule": "smiles=COc1ccc(C(%3DO)Nc2nc3cc4c(cc3s2)OCCO4)c(OC)c1",
+    "table": "table=diabetes&row=3&changes=bmi+%3D+35",
 }
 SIZES = {"desktop": (1400, 900, "light"), "phone": (390, 844, "dark")}
 

@@ -47,6 +47,7 @@ def write(
     picture: Callable[..., Any],
     numbers: Callable[[], Any],
     report: Callable[..., str] | None = None,
+    also: str = "",
 ) -> Path:
     """Write something by the ending of the path: a picture, its numbers as JSON, or a page.
 
@@ -56,6 +57,7 @@ def write(
         picture: gives the figure.
         numbers: gives what JSON can hold.
         report: gives the page, where there is one.
+        also: endings that the caller sees to, for the error: ``.csv, ``.
     """
     suffix = path.suffix.lower()
     if suffix in {".png", ".svg", ".pdf"}:
@@ -70,7 +72,7 @@ def write(
         write_text(path, json.dumps(numbers(), indent=1, allow_nan=False))
     else:
         pages = "" if report is None else ".html, "
-        raise OptionError(f"got the ending {suffix!r}; expected {pages}.png, .svg, .pdf or .json")
+        raise OptionError(f"got the ending {suffix!r}; expected {pages}{also}.png, .svg, .pdf or .json")
     return path
 
 

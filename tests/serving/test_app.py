@@ -297,6 +297,32 @@ def test_a_molecule_is_pasted_and_drawn(tab):
         assert serious(here.page) == []
 
 
+def test_a_row_of_a_table_is_picked_and_changed(tab):
+    with tab(PHONE, touch=True) as here:
+        here.open("?room=table")
+        assert "not for decisions about people" in here.told("notice")
+        here.page.locator("#field-table").select_option("diabetes")
+        here.page.locator("#field-row").fill("3")
+        here.page.locator("#field-row").press("Enter")
+        here.wait()
+        assert here.told("answers") == "Disease progression 204"
+        assert here.frame.locator("h1").inner_text() == "Row 3"
+        assert here.fits()
+        assert serious(here.page) == []
+        assert serious(here.frame) == []
+        assert here.page.locator("#field-changes").is_visible()  # beside the row, not among the settings
+        here.page.locator("#field-changes").fill("bmi = 35")
+        here.page.get_by_role("button", name="Explain").click()
+        here.page.locator("#frame iframe[title*=changed]").wait_for()
+        here.wait()
+        assert here.settings == {"room": "table", "table": "diabetes", "row": "3", "changes": "bmi = 35"}
+        assert "bmi = 35" in here.frame.locator("svg.narrow, .narrow svg").first.text_content()
+        assert here.page.locator("#past button").count() == 2
+        here.page.locator("#field-changes").fill("bmj = 35")
+        here.page.get_by_role("button", name="Explain").click()
+        here.page.locator("#problem", has_text="Did you mean bmi?").wait_for()
+
+
 def test_by_keyboard_alone(tab):
     """From the address to the saved file without a mouse: what has the focus is seen, and everything can be reached."""
     with tab() as here:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from integrand.apps import networks
+from integrand.apps import networks, tables
 from integrand.apps.photos import read_data
+from integrand.apps.tables.data_frames import rows_of_table
 from integrand.serving.jobs import Job, Refused, Stopped
 from integrand.serving.language_rooms import HuggingFaceModel, WordRoom
 from integrand.serving.picture_rooms import EyeRoom, stem_of
@@ -272,6 +273,92 @@ class TestMolecule:
         assert "C0–C1" in found.page
         _, found = worked(rooms["molecule"], "baselines", smiles="C")
         assert [row["name"] for row in found.numbers()["rows"]] == ["zero", "mean atom"]
+
+
+class TestTable:
+    def test_explained(self, rooms, tmp_path, monkeypatch):
+        said, found = worked(rooms["table"], table="diabetes", row="3")
+        trained = tables.load("diabetes")
+        x = tables.TableExplainer.of(trained.module, trained.frame, columns=trained.columns)._entry.tensors(
+            rows_of_table(trained.frame.loc[[3]])
+        )[0]
+        [answer] = [one["said"] for one in said if one["event"] == "answers"]
+        assert answer == f"disease progression {float(trained.module(x)):.3g}"
+        [row] = found.numbers()["rows"]
+        added = row["baseline_score"] + sum(one["value"] for one in row["columns"])
+        assert added == pytest.approx(float(trained.module(x)), rel=1e-4)
+        assert [one["cell"] for one in row["columns"]] == trained.frame.loc[3].tolist()
+        again = ran(found, tmp_path, monkeypatch)["result"]
+        assert again.numbers() == found.numbers()
+        assert found.picture()[:4] == b"\x89PNG"
+        assert "not for decisions about people" in found.page
+        assert rooms["table"].notice
+
+    def test_a_changed_row_is_that_row_with_these_cells(self, rooms, tmp_path, monkeypatch):
+        said, found = worked(rooms["table"], table="diabetes", row="3", changes="BMI = 35; sex=2,")
+        trained = tables.load("diabetes")
+        other = trained.frame.copy()
+        other.loc[3, ["bmi", "sex"]] = [35.0, 2.0]
+        # The baseline stays that of the table as it is.
+        expected = tables.explain(
+            trained.module, other, tables.mean(trained.frame), columns=trained.columns, rows=[3], classes=[trained.output]
+        )
+        [row] = found.numbers()["rows"]
+        assert [one["value"] for one in row["columns"]] == pytest.approx(expected.values[0].tolist(), rel=1e-6)
+        assert {one["name"]: one["cell"] for one in row["columns"]}["bmi"] == 35
+        assert found.title.startswith("Row 3, changed: disease progression")
+        assert said[-1]["notes"] == []
+        assert ran(found, tmp_path, monkeypatch)["result"].numbers() == found.numbers()
+
+    def test_rather_than_another_row_and_from_a_sample(self, rooms, tmp_path, monkeypatch):
+        _, found = worked(rooms["table"], table="diabetes", row="3", rival="5")
+        trained = tables.load("diabetes")
+        [row] = found.numbers()["rows"]
+        assert row["baseline_score"] == pytest.approx(float(trained.explain(rows=5).scores[0]), rel=1e-6)
+        assert ran(found, tmp_path, monkeypatch)["result"].numbers() == found.numbers()
+        _, found = worked(rooms["table"], table="diabetes", row="3", baseline="100 rows drawn at random")
+        assert found.numbers()["baseline"] == "100 rows drawn from 442"
+        assert ran(found, tmp_path, monkeypatch)["result"].numbers() == found.numbers()
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"row": "442"}, "from 0 to 441"),
+            ({"row": "-1"}, "from 0 to 441"),
+            ({"row": "²"}, "from 0 to 441"),
+            ({"rival": "x"}, "Rather than row: got 'x'"),
+            ({"rival": "3"}, "the row itself"),
+            ({"changes": "bmi"}, "such as bmi = 35"),
+            ({"changes": "bmi = 31,5"}, "got '5'"),
+            ({"changes": "bmj = 3"}, "Did you mean bmi"),
+            ({"changes": "<b> = 3"}, "It has age, sex"),
+            ({"changes": "sex = 3"}, "expected 1 or 2"),
+            ({"changes": "bmi = nan"}, "expected a number"),
+            ({"changes": "bmi = 1e40"}, "expected a number"),
+            ({"changes": "bmi = 3, BMI = 4"}, "comes twice"),
+        ],
+    )
+    def test_what_cannot_be_done_is_said(self, rooms, given, said):
+        told, _ = worked(rooms["table"], **{"table": "diabetes", "row": "3", **given})
+        assert said in failure(told)
+
+    def test_what_the_network_never_saw_is_said(self, rooms):
+        said, _ = worked(rooms["table"], table="diabetes", row="3", changes="bmi = 900")
+        [note] = said[-1]["notes"]
+        assert "bmi goes from 18 to 42.2" in note
+
+    def test_methods_and_baselines(self, rooms, tmp_path, monkeypatch):
+        _, found = worked(rooms["table"], "methods", row="86")
+        assert {"integrated gradients", "gradient"} <= set(found.numbers()["methods"])
+        assert "worst texture" in found.page
+        [ours] = tables.load().explain(rows=86).values
+        asked = ran(found, tmp_path, monkeypatch)["asked"]
+        again = asked.compare_methods(methods=["integrated-gradients"]).attributions["integrated gradients"]
+        assert np.asarray(again.values[0]) == pytest.approx(ours, rel=0.02, abs=1e-3)
+        _, found = worked(rooms["table"], "baselines", row="86")
+        rows = found.numbers()["rows"]
+        assert [row["name"] for row in rows] == ["the column means", "the column medians", "20 rows"]
+        compile(found.code, "code.py", "exec")
 
 
 @pytest.mark.parametrize("given", [[], "x", None, {"tol": 3}, {"tol": "1 %"}, {"nonsense": "x"}, {"model": "os.system"}])

@@ -144,7 +144,7 @@ COMMANDS = (
     CommandEntry(
         "serve",
         "cli.serve_command:serve",
-        "Open a web page on which to drop a photo, type a sentence or paste a molecule, and look.",
+        "Open a web page on which to drop a photo, type a sentence, paste a molecule or pick a row of a table, and look.",
     ),
     CommandEntry(
         "run",

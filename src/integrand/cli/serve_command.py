@@ -22,7 +22,7 @@ def serve(
     room: Annotated[
         list[str] | None,
         typer.Option(
-            help="photo, eye, words, translation or molecule; several times for several. Default: all.",
+            help="photo, eye, words, translation, molecule or table; several times for several. Default: all.",
             metavar="NAME",
             show_default=False,
             rich_help_panel=WHAT,
@@ -77,7 +77,7 @@ def serve(
     ] = 2,
     debug: Debug = False,
 ) -> None:
-    """Open a web page on which to drop a photo, type a sentence or paste a molecule, and look.
+    """Open a web page on which to drop a photo, type a sentence, paste a molecule or pick a row of a table, and look.
 
     Everything stays on this machine: nothing is loaded from or sent to anywhere, and nothing that users upload is written to
     disk. Ctrl-C ends it.

@@ -1,4 +1,4 @@
-"""The web app: drop a photo, type a sentence, paste a molecule, and look.
+"""The web app: drop a photo, type a sentence, paste a molecule, pick a row of a table, and look.
 
 :func:`serve` starts it, as ``integrand serve`` does: over the networks that integrand knows, or over a model of yours. Nothing
 of this is imported until it is used.

@@ -58,6 +58,7 @@ class FormField:
         most: how many characters it may have.
         help: a line below it.
         needed: whether nothing can be done without it.
+        first: whether it stands above the button, among what is needed, though it may be left empty.
     """
 
     name: str
@@ -68,6 +69,7 @@ class FormField:
     most: int = 200
     help: str = ""
     needed: bool = False
+    first: bool = False
 
     def checked(self, value: object) -> str:
         """A value that was filled in.

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..apps.images.model import Network
     from .web import App
 
-RoomName = Literal["photo", "eye", "words", "translation", "molecule"]
-ROOMS: tuple[RoomName, ...] = ("photo", "eye", "words", "translation", "molecule")
+RoomName = Literal["photo", "eye", "words", "translation", "molecule", "table"]
+ROOMS: tuple[RoomName, ...] = ("photo", "eye", "words", "translation", "molecule", "table")
 
 Kind = Literal["image", "text", "molecule"]
 KINDS: tuple[Kind, ...] = ("image", "text", "molecule")
@@ -236,6 +236,7 @@ def known_rooms(
         "words": lambda: _word_room(placed["text"], device),
         "translation": lambda: _translation_room(device),
         "molecule": lambda: _molecule_room(placed["molecule"], device),
+        "table": lambda: _table_room(device),
     }
     asked_for = {"image": "photo", "text": "words", "molecule": "molecule"}
     needed = {*(rooms or ()), *(asked_for[of] for of, named in placed.items() if named)}
@@ -306,6 +307,12 @@ def _molecule_room(further: Mapping[str, tuple[Callable[[], Any], str]], device:
         makers.setdefault(name, partial(molecules.load, name, device))
         code.setdefault(name, f"molecules.load({name!r})")
     return MoleculeRoom(makers, code=code)
+
+
+def _table_room(device: str | None) -> Room:
+    from .table_room import TableRoom
+
+    return TableRoom(device=device)
 
 
 @cache

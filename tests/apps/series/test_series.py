@@ -265,6 +265,10 @@ def test_bad_inputs(network: nn.Module, signal: Tensor) -> None:
     assert "2 missing values were filled in" in filled.notes[0]
     ends = signal[3, 1].item(), signal[6, 1].item()
     assert filled.series.values[4, 1] == pytest.approx(ends[0] + (ends[1] - ends[0]) / 3)
+    assert "at an end by the nearest value" in filled.notes[0]
+    holes = signal.clone()
+    holes[25:, 1] = torch.nan
+    assert explain(model, holes, gaps="interpolate").series.values[25:, 1].tolist() == [signal[24, 1].item()] * 5
     with wrong("infinite"):
         explain(model, torch.where(signal > 1, torch.inf, signal))
     with wrong("constant"):
@@ -287,6 +291,16 @@ def test_bad_inputs(network: nn.Module, signal: Tensor) -> None:
         explain(model, signal, window="2 s")
     with wrong("both times= and rate=", OptionError):
         explain(model, signal, rate=2.0, times=range(30))
+    pd = pytest.importorskip("pandas")
+    dated = pd.DataFrame(signal.numpy(), index=pd.date_range("2024-01-01", periods=30))
+    with wrong("rate= for a series that has its own times", OptionError):
+        explain(model, dated, rate=2.0)
+    with wrong("another series for a series that equals it: there is nothing"):
+        explain(model, signal, signal.clone())
+    with wrong(r"fails on a series as \(batch, time 30, channels 2\).*\(channel 0, channel 1\) with channels=", ModelError):
+        explain(network, signal)
+    with wrong("ending '.xlsx'; expected .html, .csv", OptionError):
+        explain(model, signal).save("found.xlsx")
     with wrong("expected at least one"):
         explain(model, [])
     with wrong("shape"):

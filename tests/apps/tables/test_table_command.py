@@ -83,6 +83,19 @@ def test_a_file_and_a_model_of_ones_own(place):
         "people.csv", "--model", "my_table_model:both", "--trust", "--row", "2", "--target", "0", "--score", "probability"
     )
     assert pair.startswith("Row 2: probability of output 0")
+    pair = ["people.csv", "--model", "my_table_model:both", "--trust", "--row", "2", "--target"]
+    assert "pass --classes" in refused(*pair, "young")
+    named = said(*pair, "young", "--classes", "young, old", "--score", "probability")
+    assert named.startswith("Row 2: probability of young")
+    assert named.split("\n")[1:] == said(*pair, "0", "--score", "probability").split("\n")[1:]
+
+
+def test_errors_speak_of_options(place):
+    told = refused("people.csv", "--model", "my_table_model:network", "--trust")
+    assert "Leave the column out with --columns, or say which categories it has: the columns that --model may give" in told
+    assert "columns=" not in told
+    told = refused("people.csv", "--model", "my_table_model:network", "--trust", "--columns", "age")
+    assert "in their order (--columns), or --model to give both" in told
 
 
 def test_pictures_and_folders(place):

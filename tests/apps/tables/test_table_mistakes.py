@@ -32,7 +32,10 @@ def with_cell(value):
     ("call", "says"),
     [
         (lambda: tables.explain(plain(), with_cell(None)), r"column 'b' is empty in row 1; expected a number.*missing=0.0"),
-        (lambda: tables.explain(plain(), with_cell(float("inf"))), r"column 'b' is infinite in row 1"),
+        (
+            lambda: tables.explain(plain(), with_cell(float("inf"))),
+            r"column 'b' is infinite in row 1; expected a finite number.*isfinite",
+        ),
         (
             lambda: tables.explain(plain(), with_cell("red")),
             r"column 'b' holds 'red' in row 1; expected a number.*columns=\[\.\.\.\]",
@@ -47,7 +50,10 @@ def with_cell(value):
         (lambda: tables.explain(plain(), table(), rows=7), r"there is no row 7; expected a number from 0 to 2"),
         (lambda: tables.explain(plain(), table(), rows=[]), r"got no rows"),
         (lambda: tables.explain(plain(), table(), rows=table().a > 9), r"got no rows"),
-        (lambda: tables.explain(plain(), table(), rows=slice(0, 2)), r"there is no row slice\(0, 2, None\)"),
+        (
+            lambda: tables.explain(plain(), table(), rows=slice(0, 2)),
+            r"got the rows slice\(0, 2, None\).*frame.loc\[a:b\].index",
+        ),
         (
             lambda: tables.explain(plain(), table(), classes=["no", "yes"], target="no"),
             r"got the target 'no', and the model has one output, which speaks for 'yes'",
@@ -62,8 +68,15 @@ def with_cell(value):
         ),
         (lambda: tables.explain(plain(), table(), None), r"got baseline=None"),
         (lambda: tables.explain(plain(), table(), "median"), r"baseline='median'.*'mean'"),
-        (lambda: tables.explain(plain(), table(), {"a": 1.0}), r"no column 'b'"),
-        (lambda: tables.explain(plain(), table(), [1, 2]), r"the baseline is a builtins.list"),
+        (lambda: tables.explain(plain(), table(), {"a": 1.0}), r"the baseline has no column 'b'"),
+        (lambda: tables.explain(plain(), table(), np.zeros((1, 2))), r"the baseline has no column 'a'.*DataFrame\(array"),
+        (lambda: tables.explain(plain(), table().a), r"a pandas.Series, one column or one row; expected a table"),
+        (lambda: tables.explain(plain(), with_cell(pd.Timestamp("2020-01-02"))), r"holds the time 2020-01-02.*dt\.days"),
+        (
+            lambda: tables.explain(plain().float(), table() * 1e300),
+            r"column 'a' is 1e\+300 in row 0, as the model gets it, which is too large for float32.*\(mean, scale\)",
+        ),
+        (lambda: tables.explain(plain(), table(), [1, 2]), r"the baseline is a list"),
         (
             lambda: tables.explain(plain(), table().iloc[[0]]),
             r"baseline='mean', which is that row.*tables.mean\(training_frame\)",
@@ -71,7 +84,7 @@ def with_cell(value):
         (lambda: tables.explain(plain(), table(), pd.concat([table()] * 900)), r"2,700 rows as the baseline.*tables.sample"),
         (lambda: tables.explain(plain(), table(), groups=torch.zeros(2)), r"got groups=, which columns= decides"),
         (lambda: tables.explain(plain(), table(), takes="all"), r"got takes='all'"),
-        (lambda: tables.explain(plain(), [1, 2]), r"the table is a builtins.list; expected a table with named columns"),
+        (lambda: tables.explain(plain(), [1, 2]), r"the table is a list; expected a table with named columns"),
         (lambda: tables.explain(plain(), np.zeros(3)), r"array of shape \(3,\)"),
         (lambda: tables.explain(plain(), table().iloc[:0]), r"0 rows and 2 columns"),
         (lambda: tables.explain(plain(), table(), classes=["x", "y", "z"]), r"got 3 classes for 1 outputs"),
@@ -91,6 +104,24 @@ def with_cell(value):
 def test_messages(call, says):
     with pytest.raises(IntegrandError, match=says):
         call()
+
+
+def test_the_remedies_for_infinite_and_large_numbers_work():
+    frame = table()
+    frame.loc[1, "b"] = np.inf
+    assert len(tables.explain(plain(), frame[np.isfinite(frame["b"])])) == 2
+    large = table() * 1e100
+    kinds = {"a": (0.0, 1e100), "b": (0.0, 1e100)}
+    assert tables.explain(plain().float(), large, columns=kinds).certificate.converged
+    assert tables.explain(plain(), large).certificate.converged
+
+
+def test_dates_name_rows():
+    frame = table().set_index(pd.date_range("2020-01-01", periods=3))
+    [label] = tables.explain(plain(), frame, rows="2020-01-02").labels
+    assert label == pd.Timestamp("2020-01-02")
+    with pytest.raises(IntegrandError, match=r"no row with the label 'soon'.*2020-01-01 00:00:00"):
+        tables.explain(plain(), frame, rows="soon")
 
 
 def test_a_category_that_is_not_known():

@@ -135,3 +135,30 @@ def test_texts_of_a_table_do_no_harm(tmp_path):
     assert "<b>" not in page.split("<body>")[1].replace("<b>", "", 0) or "&lt;b&gt;" in page
     found.save(tmp_path / "t.csv")
     assert "'=1+1" in (tmp_path / "t.csv").read_text(encoding="utf-8")
+
+
+def test_a_value_within_its_error_is_no_reason():
+    """From a sample of baselines values are uncertain: what may be zero is not said to be why."""
+    trained = tables.load("diabetes")
+    found = trained.explain(tables.sample(trained.frame, 50), rows=[3])
+    unsure = [
+        name for name, value, error in zip(found.names, found.values[0], found.errors[0], strict=True) if abs(value) <= error
+    ]
+    assert "bmi" in unsure
+    assert not any(f"{name} is " in found.sentence for name in unsure)
+    assert "(on average over 50 rows drawn from 442: " in found.sentence
+    assert "(at row 5: 130)" in trained.explain(5, rows=3).sentence
+    assert "(at row 5: 130)" in trained.explain(trained.frame.loc[5], rows=3).sentence
+
+
+def test_columns_that_move_nothing_are_not_named():
+    import pandas as pd
+    import torch
+
+    model = torch.nn.Linear(2, 1).double()
+    some = pd.DataFrame({"a": [1.0, 2.0, 4.0], "still": [3.0, 3.0, 3.0]})
+    said = tables.explain(model, some).sentence
+    assert said.startswith("Over 3 rows, a (")
+    assert "moves the score the most" in said
+    assert "still" not in said
+    assert tables.explain(model, some.assign(a=1.0)).sentence.startswith("Over 3 rows, no column moves the score by more than")

@@ -207,7 +207,7 @@ class ForecastExplanation:
         if file.suffix.lower() == ".csv" and not options:
             write_text(file, self.csv())
             return file
-        return write(file, options, picture=self.figure, numbers=self.numbers, report=self.page)
+        return write(file, options, picture=self.figure, numbers=self.numbers, report=self.page, also=".csv, ")
 
     def csv(self) -> str:
         """A line for each forecast and window: what is forecast, its score, the window, the channel, the sum and its error."""

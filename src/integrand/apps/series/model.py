@@ -426,7 +426,10 @@ def _notes(series: TimeSeries, classes: Sequence[str] | None) -> tuple[str, ...]
     notes = []
     if series.gaps:
         many = "value was" if series.gaps == 1 else "values were"
-        notes.append(f"{series.gaps:,} missing {many} filled in by straight lines; what they add is what the filling adds.")
+        notes.append(
+            f"{series.gaps:,} missing {many} filled in by straight lines, at an end by the nearest value; what they "
+            "add is what the filling adds."
+        )
     if len(series.names) > len(series) and not series.flat:
         notes.append(
             f"The series has more channels ({len(series.names)}) than times ({len(series)}); if they are the other way round, "

@@ -313,7 +313,7 @@ class SeriesExplanation:
         if file.suffix.lower() == ".csv" and not options:
             write_text(file, self.csv())
             return file
-        return write(file, options, picture=self.figure, numbers=self.numbers, report=self.page)
+        return write(file, options, picture=self.figure, numbers=self.numbers, report=self.page, also=".csv, ")
 
     def csv(self) -> str:
         """A line for each value: time, channel, value, baseline, attribution, and the sum over its window with its error."""

@@ -173,6 +173,8 @@ def time_series(
             f"got {len(names)} names for {many} channels and {len(values)} times; expected one for each channel. "
             "If times and channels are the other way round, pass layout='channels-time' or transpose the series."
         )
+    if found is not None and rate is not None:
+        raise OptionError("got rate= for a series that has its own times; expected one of them. Leave rate= out.")
     axis = found if found is not None else _axis(times, rate, len(values))
     if len(axis) != len(values):
         raise InputError(f"got {len(axis)} times for {len(values)} values; expected one for each.")
@@ -364,7 +366,7 @@ def _filled(
     if gaps == "refuse":
         raise InputError(
             f"got a series with gaps: {said}; expected a number at each. Fill them as the model's training did, or pass "
-            "gaps='interpolate', which draws straight lines between the neighbours."
+            "gaps='interpolate', which draws straight lines between neighbours and goes on with the nearest value at an end."
         )
     if (missing == len(values)).any():
         raise InputError(f"got a series with an empty channel: {said}; expected some numbers. Leave the channel out.")

@@ -17,12 +17,12 @@ from torch import Tensor
 from ...api import integrated_gradients
 from ...attribution import Attribution
 from ...baselines.constructors import time_mean, trend
-from ...errors import InputError, ModelError, OptionError
+from ...errors import InputError, IntegrandError, ModelError, OptionError
 from ...functions.foreign import check_model
 from ...functions.model_state import modules_of, undisturbed
 from ...functions.target import main_tensor
 from ...render.series.time_axis import TimeAxis
-from ...words import first_line
+from ...words import first_line, shortened, shown
 from .series_input import LAYOUTS, Layout, TimeSeries, laid_out, time_series
 
 Numbers = NDArray[np.float64]
@@ -84,10 +84,12 @@ def start_of(baseline: Any, series: TimeSeries) -> SeriesStart:
     size = float(np.abs(series.values).max()) or 1.0
     same = [np.abs(series.values - one).max(0) <= SAME * size for one in values]
     if all(one.all() for one in same):
-        straight = "a straight line" if "trend" in names else "constant"
+        why = " (it is a straight line)" if "trend" in names else " (it is constant)" if set(names) <= {"mean", "zero"} else ""
+        remedy = (
+            "another series to compare it with" if "zero" in names else "baseline='zero', or another series to compare it with"
+        )
         raise InputError(
-            f"got the baseline {', '.join(names)} for a series that equals it (it is {straight}): there is nothing to explain. "
-            "Pass baseline='zero', or another series to compare it with."
+            f"got the baseline {', '.join(names)} for a series that equals it{why}: there is nothing to explain. Pass {remedy}."
         )
     still = [series.names[c] for c in np.flatnonzero(np.all(same, axis=0))]
     told = f"{', '.join(still)} {'equals its' if len(still) == 1 else 'equal their'} baseline and can be given nothing."
@@ -215,7 +217,13 @@ def layout_told(model: Callable[..., Any], series: TimeSeries, layout: Layout, o
             raise
         hint = _other_layout(model, series, layout, options)
         if not hint:
-            raise
+            if isinstance(error, (IntegrandError, torch.OutOfMemoryError)):
+                raise
+            raise ModelError(
+                f"the model fails on a series as {_shape(series, layout)} ({first_line(error)}), and on any other layout; "
+                "expected the channels that it was trained on, as many times, and its layout. Choose among the channels "
+                f"({shortened(', '.join(map(shown, series.names)), 200)}) with channels=[...]."
+            ) from error
         raise InputError(
             f"the model cannot take a series as {_shape(series, layout)} ({first_line(error)}); it can take "
             f"{_shape(series, hint)}: pass layout={hint!r}."

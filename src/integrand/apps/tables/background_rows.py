@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import InputError, OptionError
 from ...words import shortened, shown
 from .column_codes import ColumnCodes
-from .data_frames import TableRows, row_of, rows_of_table
+from .data_frames import TableRows, listed, row_of, rows_of_table
 from .start_groups import FEWEST
 
 MANY = 2000
@@ -100,7 +100,15 @@ def start_rows(baseline: Any, rows: TableRows, codes: ColumnCodes, *, encoded: b
 
     def read(table: Any) -> TableRows:
         found = rows_of_table(table, what="the baseline")
-        return codes.decode(found) if encoded else found
+        return codes.decode(found) if encoded else having(found)
+
+    def having(found: TableRows) -> TableRows:
+        if missing := [name for name in codes.names if name not in found.columns]:
+            raise InputError(
+                f"the baseline has no column {shown(missing[0])!r}; expected all that the model takes, and it has "
+                f"{listed(found.names)}. pandas.DataFrame(array, columns=[...]) names the columns of an array."
+            )
+        return found
 
     if isinstance(baseline, str) and baseline == "mean":
         return StartRows(rows, True, "the column means")
@@ -116,7 +124,9 @@ def start_rows(baseline: Any, rows: TableRows, codes: ColumnCodes, *, encoded: b
             raise OptionError(
                 "got a row as the baseline of a table that is encoded already; expected frame.iloc[[i]], a table."
             )
-        return StartRows(given, False, "a row of your own")
+        label = getattr(baseline, "name", None)  # a row of a frame has its label
+        words = "a row of your own" if label is None else f"row {shortened(shown(str(label)), 40)}"
+        return StartRows(having(given), False, words)
     if isinstance(baseline, Hashable) and isinstance(baseline, (str, int, float, np.generic, tuple)):
         [place] = _place(rows, baseline)
         return StartRows(rows.take([place]), False, f"row {shortened(shown(str(baseline)), 40)}")

@@ -75,7 +75,10 @@ def table(
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="The output to explain: its number. Default: the only one.", rich_help_panel=WHAT)
+        str | None,
+        typer.Option(
+            help="The output to explain: its number, or its name in --classes. Default: the only one.", rich_help_panel=WHAT
+        ),
     ] = None,
     score: Annotated[
         ScoreName | None,
@@ -123,6 +126,9 @@ def table(
             rich_help_panel=NETWORK,
         ),
     ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Names of your model's outputs, in its order: no,yes.", rich_help_panel=NETWORK)
+    ] = None,
     trust: Trust = False,
     device: Device = None,
     debug: Debug = False,
@@ -137,6 +143,7 @@ def table(
         asked = replace(asked, model=model)
     how: dict[str, Any] = {"tol": tol, "max_evaluations": max_evaluations}
     how |= {} if score is None else {"score": score.value}
+    how |= {} if classes is None else {"classes": [part.strip() for part in classes.split(",")]}
     how |= {} if target is None else {"target": int(target) if target.lstrip("-").isdigit() else target}
     with working() as screen:
         with screen.loading():

@@ -305,8 +305,14 @@ def numbers_of(cells: Cells, name: str, labels: Sequence[Hashable], missing: flo
         found = np.where(np.isnan(found), missing, found)
     bad = np.flatnonzero(~np.isfinite(found))
     if len(bad):
-        here = f"column {shown(name)!r} is {'empty' if np.isnan(found[bad[0]]) else 'infinite'} in row {_label(labels[bad[0]])}"
+        first = found[bad[0]]
+        here = f"column {shown(name)!r} is {'empty' if np.isnan(first) else 'infinite'} in row {_label(labels[bad[0]])}"
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        if np.isinf(first):
+            raise InputError(
+                f"{here}{more}; expected a finite number. Replace it as in training, or leave the row out: "
+                f"frame[numpy.isfinite(frame[{name!r}])]."
+            )
         raise InputError(
             f"{here}{more}; expected a number. Fill the gaps as in training, or say what stands for one: "
             f"columns={{{name!r}: tables.number(missing=0.0), ...}}."
@@ -352,6 +358,12 @@ def _number(cell: Any, name: str, label: Hashable) -> float:
         return float(cell)
     except (TypeError, ValueError):
         said = shortened(shown(repr(cell)), 60)
+        if type(cell).__name__ in ("Timestamp", "Timedelta", "datetime", "date", "timedelta"):
+            raise InputError(
+                f"column {shown(name)!r} holds the time {shown(str(cell))} in row {_label(label)}; expected a number. Turn it "
+                "into one as in training, such as the days since a first one, (frame[name] - first).dt.days, or leave "
+                "the column out with columns=[...]."
+            ) from None
         raise InputError(
             f"column {shown(name)!r} holds {said} in row {_label(label)}; expected a number. Leave the column out with "
             f"columns=[...], or say which categories it has: columns={{{name!r}: [{said}, ...], ...}}."

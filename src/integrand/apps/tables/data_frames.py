@@ -82,6 +82,8 @@ class TableRows:
         found = []
         for label in wanted:
             places = where.get(_plain(label), []) if isinstance(label, Hashable) else []
+            if not places and isinstance(label, str) and _dates(self.labels):
+                places = where.get(_date(label), [])
             if len(places) != 1:
                 raise InputError(self._no_row(label, len(places)))
             found += places
@@ -93,7 +95,9 @@ class TableRows:
         if count:
             own = "Give rows labels of their own: frame.reset_index(drop=True)."
             return f"{count} rows have the label {said}; expected one. {own}"
-        some = [repr(label) for label in self.labels]
+        if isinstance(label, slice):
+            return f"got the rows {said}; expected labels. A slice of them is frame.loc[a:b].index."
+        some = [str(label) if _dates([label]) else repr(label) for label in self.labels]
         if self.labels == tuple(range(len(self.labels))):
             return f"there is no row {said}; expected a number from 0 to {len(self) - 1}."
         return (
@@ -215,11 +219,16 @@ def listed(names: Iterable[str], *, quoted: bool = True) -> str:
 
 def _as_pandas(table: Any, what: str) -> Any:
     """A table of another package as one of pandas: by way of Arrow's streams, or of the older interchange protocol."""
-    kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+    kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}".removeprefix("builtins.")
+    if type(table).__name__ == "Series":
+        raise InputError(
+            f"{what} is a {kind}, one column or one row; expected a table. frame[['name']] is a table of one column, and "
+            "frame.loc[[label]] one of one row."
+        )
     if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__dataframe__"):
         raise InputError(
             f"{what} is a {kind}; expected a table with named columns: a DataFrame of pandas or polars, or anything with "
-            "__arrow_c_stream__ or __dataframe__."
+            "__arrow_c_stream__ or __dataframe__. pandas.DataFrame(...) makes one of a list or a dict."
         )
     pandas = frames()
     try:
@@ -257,6 +266,19 @@ def _array_rows(table: Tensor | np.ndarray[Any, Any], what: str) -> TableRows:
 def _flags(labels: Iterable[Any]) -> bool:
     """Whether all of them are yes or no."""
     return all(isinstance(label, (bool, np.bool_)) for label in labels)
+
+
+def _dates(labels: Sequence[Any]) -> bool:
+    """Whether labels are dates of pandas."""
+    return bool(labels) and all(type(label).__name__ == "Timestamp" for label in labels)
+
+
+def _date(text: str) -> Any:
+    """A date that was written, as pandas has it; None if it is none."""
+    try:
+        return frames().Timestamp(text)
+    except ValueError:
+        return None
 
 
 def _plain(label: Any) -> Any:

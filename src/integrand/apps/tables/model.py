@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -27,8 +27,14 @@ from .model_entry import ModelEntry, Takes, torch_model
 from .result import TableExplanation
 from .start_groups import StartGroups, merged
 
+if TYPE_CHECKING:
+    from ...analysis.inquiry import Inquiry
+
 BATCH = 512
 """Rows that are integrated in one call, so that memory does not grow with the table."""
+
+SOME = 20
+"""The rows over whose average a row is explained where baselines are compared."""
 
 
 def explain(
@@ -261,6 +267,47 @@ class TableExplainer:
                 batched=True,
                 **given,
             )
+
+    def inquiry(self, frame: Any, *, row: Any = None) -> Inquiry:
+        """What is asked about a row, for other methods and baselines, column by column.
+
+        ``inquiry(...).diagnose()`` compares the column means and medians and the average over some rows as baselines;
+        ``.compare_methods()`` other methods. Where the baseline is not the column means, it is the only candidate.
+
+        Args:
+            frame: the table.
+            row: the label of the row; may be left out where there is one.
+        """
+        from ...analysis.inquiry import Inquiry
+
+        table = rows_of_table(frame)
+        table = self.codes.decode(table) if self.encoded else table
+        chosen = table if row is None else table.take(table.places(row)[:1])
+        if len(chosen) > 1:
+            raise OptionError(f"got {len(chosen)} rows; expected the label of one: row={chosen.labels[0]!r}.")
+        with self._ready():
+            entry = self._entry
+            x = entry.tensors(chosen)
+            target, words = self._target(entry, chosen)
+            start, all_rows = self._start(entry), entry.values(entry.tensors(self.starts.rows))
+            groups = entry.groups(x)
+        call: dict[str, Any] = {"target": target, "score": self.score, "groups": groups, "batched": True}
+        call |= {} if entry.layers is None else {"layer": entry.layers}
+        candidates: dict[str, Any] = {self.starts.words: start.baselines(1)}
+        if self.starts.mean:
+            middle = StartGroups(tuple(leaf.median(0, keepdim=True).values for leaf in all_rows))
+            several = StartGroups(all_rows).fewer(SOME)
+            candidates |= {"the column medians": middle.baselines(1), f"{several.count} rows": several.baselines(1)}
+        label = f"{words} ({self.score})" if self.score != "logit" and words else words or "the score"
+        return Inquiry(
+            entry.model,
+            entry.given(x),
+            start.baselines(1),
+            call,
+            label,
+            features=self.codes.names,
+            candidates=candidates,
+        )
 
     @contextmanager
     def _ready(self) -> Iterator[None]:

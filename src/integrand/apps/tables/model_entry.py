@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from ...api import integrated_gradients
 from ...attribution import Attribution
-from ...errors import ModelError
+from ...errors import InputError, ModelError
 from ...functions.layer import find_modules, visiting
 from ...functions.model_state import modules_of
-from ...words import first_line
+from ...words import first_line, shortened, shown
 from .column_codes import ColumnCodes
 from .data_frames import TableRows, listed
 
@@ -59,6 +59,14 @@ class ModelEntry:
         """Rows as the model takes them: numbers (rows, D), and rows of embeddings (rows, E) where they are apart."""
         numbers, codes = self.codes.encode(rows)
         found = [torch.as_tensor(numbers).to(self.device, self.dtype)] if self.codes.plain else []
+        if found and not found[0].isfinite().all():
+            row, place = (int(one) for one in (~found[0].isfinite()).nonzero()[0])
+            name = self.codes.names[self.codes.owners[place]]
+            raise InputError(
+                f"column {shown(name)!r} is {numbers[row, place]:.3g} in row {shortened(shown(str(rows.labels[row])), 60)}, as "
+                f"the model gets it, which is too large for {str(self.dtype).removeprefix('torch.')}; expected numbers scaled "
+                f"as in training: columns={{{name!r}: (mean, scale), ...}}. Or pass a model in float64 (model.double())."
+            )
         return (*found, *([torch.as_tensor(codes).to(self.device)] if codes.shape[1] else []))
 
     def given(self, x: tuple[Tensor, ...]) -> Any:

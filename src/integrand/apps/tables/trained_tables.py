@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
@@ -16,6 +16,9 @@ from ...schema import parsed
 from ...tensor_files import read_safetensors
 from .column_codes import Column, NumberColumn, OneHotColumn
 from .result import TableExplanation
+
+if TYPE_CHECKING:
+    from .model import TableExplainer
 
 TableName = Literal["breast-cancer", "diabetes"]
 
@@ -75,12 +78,23 @@ class TrainedTable:
         """
         return table_data(self.name)[0]
 
-    def explain(self, baseline: Any = "mean", *, rows: Any = None, **options: Any) -> TableExplanation:
-        """Explain rows of the table; arguments as in :func:`integrand.tables.explain`."""
-        from .model import explain
+    def explain(self, baseline: Any = "mean", *, rows: Any = None, frame: Any = None, **options: Any) -> TableExplanation:
+        """Explain rows of the table, or others with the same columns.
+
+        Args:
+            baseline: as in :func:`integrand.tables.explain`, where means and labels are those of this table.
+            rows: the labels of the rows to explain; None for all.
+            frame: other rows; None for those of the table.
+            **options: further ones of :func:`integrand.tables.explain`.
+        """
+        return self.explainer(baseline, **options).explain(self.frame if frame is None else frame, rows=rows)
+
+    def explainer(self, baseline: Any = "mean", **options: Any) -> TableExplainer:
+        """The network with its columns and a baseline; arguments as in :meth:`explain`."""
+        from .model import TableExplainer
 
         given = {"columns": self.columns, "score": self.score, "classes": (self.output,)} | options
-        return explain(self.module, self.frame, baseline, rows=rows, **given)
+        return TableExplainer.of(self.module, self.frame, baseline, **given)
 
 
 def load(name: TableName | str = "breast-cancer") -> TrainedTable:

@@ -183,12 +183,14 @@ class TableValues:
         change = one.score - one.baseline_score
         order = self.order_of(row)
         most = abs(self.values[row, order[0]])
-        along = [k for k in order if self.values[row, k] * change > 0 and abs(self.values[row, k]) >= LEAST * most][:BECAUSE]
+        # What is within its error may as well be zero, or have the other sign: it is no reason.
+        sure = [k for k in order if not abs(self.values[row, k]) <= self.errors[row, k]]
+        along = [k for k in sure if self.values[row, k] * change > 0 and abs(self.values[row, k]) >= LEAST * most][:BECAUSE]
         against = next(
-            (k for k in order if self.values[row, k] * change < 0 and abs(self.values[row, k]) >= DESPITE * most), None
+            (k for k in sure if self.values[row, k] * change < 0 and abs(self.values[row, k]) >= DESPITE * most), None
         )
         what = "" if self.unit == "score" else f"{self.unit} "
-        head = f"{what}{score_text(one.score, self.unit)} (at {self.start} {score_text(one.baseline_score, self.unit)})"
+        head = f"{what}{score_text(one.score, self.unit)} ({_at(self.start)} {score_text(one.baseline_score, self.unit)})"
         head = f"Row {shortened(self.labels[row], 40)}: {head}" if named else head[:1].upper() + head[1:]
         why = f", mostly because {_joined([self._cause(row, k) for k in along])}" if along else ""
         but = f", although {self._cause(row, against)}" if against is not None else ""
@@ -202,12 +204,13 @@ class TableValues:
         named = [
             f"{self.names[k]} ({plus_minus(self.strength[k], self.strength_errors[k]).lstrip('+')})"
             for k in self.order[:BECAUSE]
+            if not self.strength[k] <= self.strength_errors[k]
         ]
         what = "the score" if self.unit == "score" else f"the {self.unit}"
-        return (
-            f"Over {len(self.labels):,} rows, {_joined(named)} move {what} the most, on average and without signs, from "
-            f"{self.start}; {self._trust(self.certificate)}."
-        )
+        moved = f"no column moves {what} by more than its error,"
+        if named:
+            moved = f"{_joined(named)} move{'s' if len(named) == 1 else ''} {what} the most, on average and without signs,"
+        return f"Over {len(self.labels):,} rows, {moved} from {self.start}; {self._trust(self.certificate)}."
 
     def _trust(self, certificate: Certificate | ExampleCertificate) -> str:
         """How far numbers can be trusted; beside a sample, which moves them more, that is said of the integrals alone."""
@@ -217,6 +220,17 @@ class TableValues:
     def _cause(self, row: int, column: int) -> str:
         held = shortened(self.cells[row][column], 40) or "empty"
         return f"{self.names[column]} is {held} ({plus_minus(self.values[row, column], self.errors[row, column])})"
+
+
+def _at(start: str) -> str:
+    """Where paths began, before the score there: a colon parts two numbers.
+
+    >>> _at("the column means"), _at("row 5"), _at("50 rows drawn from 442")
+    ('at the column means', 'at row 5:', 'on average over 50 rows drawn from 442:')
+    """
+    if start[:1].isdigit():
+        return f"on average over {start}:"
+    return f"at {start}:" if any(one.isdigit() for one in start) else f"at {start}"
 
 
 def _joined(parts: Sequence[str]) -> str:

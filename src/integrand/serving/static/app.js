@@ -92,9 +92,9 @@ function follow() {
 
 function form(asked) {
   const all = room.fields.map((field) => [field, control(field, asked.get(field.name) ?? field.default)]);
-  const first = all.filter(([field]) => field.needed).map(([, one]) => one);
-  const rest = all.filter(([field]) => !field.needed).map(([, one]) => one);
-  const changed = room.fields.some((field) => !field.needed && asked.has(field.name) && asked.get(field.name) !== field.default);
+  const first = all.filter(([field]) => field.needed || field.first).map(([, one]) => one);
+  const rest = all.filter(([field]) => !field.needed && !field.first).map(([, one]) => one);
+  const changed = room.fields.some((field) => !field.needed && !field.first && asked.has(field.name) && asked.get(field.name) !== field.default);
   const open = $("settings") ? $("settings").open : changed;
   const settings = make("details", { id: "settings", open }, make("summary", {}, "Settings"), make("div", { class: "fields" }, ...rest));
   const go = make(
