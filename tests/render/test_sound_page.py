@@ -11,7 +11,7 @@ import pytest
 from integrand import audio
 from integrand.render.html import POLICY, policy, with_script
 from integrand.render.sound.sound_picture import colour_of, spectrum_pixels
-from tests.browser import PHONE, on_first_screen, saved, serious
+from tests.browser import PHONE, on_first_screen, saved, serious, until
 
 RATE = 8000
 
@@ -50,10 +50,10 @@ def test_names_are_escaped(html: str) -> None:
 
 def test_it_plays_and_follows(html: str, browser) -> None:
     with browser.open(html) as page:
-        page.wait_for_function("document.querySelector('audio').readyState >= 1")
+        until(page, "document.querySelector('audio').readyState >= 1")
         assert page.evaluate("document.querySelector('audio').duration") == pytest.approx(0.5, abs=0.01)
         page.evaluate("document.querySelector('audio').currentTime = 0.25")
-        page.wait_for_function("document.querySelector('.head').style.left.startsWith('5')")
+        until(page, "document.querySelector('.head').style.left.startsWith('5')")
         assert on_first_screen(page, "audio")
         assert on_first_screen(page, "#sound")
         page.locator(".over rect[data-start]").nth(4).hover()
