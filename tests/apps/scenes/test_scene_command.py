@@ -181,6 +181,9 @@ def test_bad_use_is_refused(run: Run, words: tuple[str, ...], said: str) -> None
 def test_image_says_which_command_explains_boxes(run: Run) -> None:
     done = run("image", "room.png", "--model", "fastestdet:weights.pth")
     assert "integrand scene PHOTO --model fastestdet:weights.pth" in str(done.exception)
+    maps = run("image", "room.png", "--model", "nets_for_scenes:alone", *PAINTER[2:])
+    assert "gives (1, 1, 32, 32) for one picture" in str(maps.exception)
+    assert "Masks are explained by integrand scene" in str(maps.exception)
 
 
 def test_a_model_that_fails_says_on_what() -> None:
