@@ -51,6 +51,19 @@ def on_first_screen(page, selector):
     return inside and box["x"] + box["width"] <= size["width"] + 1 and box["y"] + box["height"] <= size["height"] + 1
 
 
+def until(page, expression, *, seconds=10.0):
+    """Wait until an expression holds in the page, asking again and again from outside.
+
+    Playwright's ``wait_for_function`` asks inside the page, where our pages' Content-Security-Policy forbids ``eval``: it
+    passes only if the expression holds at once.
+    """
+    for _ in range(int(seconds / 0.05)):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"after {seconds:g} s this does not hold: {expression}")
+
+
 ALSO_SERIOUS = {"scrollable-region-focusable"}
 """Rules that our axe-core calls moderate, and that we hold pages to all the same: what scrolls is reached with the keyboard."""
 

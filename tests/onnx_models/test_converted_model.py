@@ -227,6 +227,24 @@ def test_inputs_by_name_and_the_errors() -> None:
             call()
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_inputs_of_another_shape_or_type_are_refused_and_the_remedy_helps(kind: str) -> None:
+    tensors = {"w": np.eye(4, dtype=kind)}
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Tanh", ["p"], ["y"])]
+    found = ig.from_onnx(made(nodes, {"x": (kind, ("n", 4))}, {"y": (kind, ("n", 4))}, tensors))
+    x = torch.randn(2, 4, dtype=torch.float64)
+    with pytest.raises(errors.InputError, match=f"got 'x' in float64; the network is in {kind}. Pass x.to") as caught:
+        found(x)
+    assert f"x.to(torch.{kind})" in str(caught.value)
+    right = x.to(getattr(torch, kind))
+    torch.testing.assert_close(found(right), right.tanh())
+    with pytest.raises(errors.InputError, match=r"shape \(4,\); expected x \(n, 4\).*x\[None\]"):
+        found(right[0])
+    torch.testing.assert_close(found(right[0][None]), right[:1].tanh())
+    with pytest.raises(errors.InputError, match=r"shape \(2, 3\); expected x \(n, 4\)"):
+        found(right[:, :3])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

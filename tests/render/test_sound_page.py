@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from integrand import audio
 from integrand.render.html import POLICY, policy, with_script
 from integrand.render.sound.sound_picture import colour_of, spectrum_pixels
-from tests.browser import PHONE, on_first_screen, saved, serious
+from tests.browser import PHONE, on_first_screen, saved, serious, until
 
 RATE = 8000
 
@@ -48,12 +49,36 @@ def test_names_are_escaped(html: str) -> None:
     assert "a <b>.wav" not in html
 
 
+@pytest.mark.parametrize("count", [100, 900, 3000])
+def test_the_waveform_is_drawn_however_many_windows_there_are(count: int) -> None:
+    """Polygons lie side by side from end to end, each as wide as its window and as high as its samples."""
+    samples = np.tile(np.array([0.5, -0.5], np.float32), 6000)
+    found = audio.explain(lambda x: x.square().sum(1), samples, rate=12000, window=1 / count)
+    drawn = re.findall(r'<polygon points="([^"]+)"', found.html())
+    assert len(drawn) == count
+    corners = [np.array([pair.split(",") for pair in one.split()], float) for one in drawn]
+    left, right = (np.array([edge(one[:, 0]) for one in corners]) for edge in (np.min, np.max))
+    assert left == pytest.approx(1000 * np.arange(count) / count, abs=0.01)
+    assert right == pytest.approx(1000 * np.arange(1, count + 1) / count, abs=0.01)
+    assert all(np.ptp(one[:, 1]) > 80 for one in corners)  # of 90 pixels: all samples are as loud
+
+
+def test_numbers_under_the_axis_do_not_touch(browser) -> None:
+    for seconds in (2.3, 13.8):  # marks at 2 and 12 s would reach into the end's own number on a phone
+        found = audio.explain(lambda x: x.square().sum(1), np.ones(int(1000 * seconds), np.float32), rate=1000, window=0.1)
+        with browser.open(found.html(), size=PHONE) as page:
+            spans = page.locator(".seconds span")
+            boxes = [spans.nth(k).bounding_box() for k in range(spans.count())]
+            assert len(boxes) > 4
+            assert all(a["x"] + a["width"] < b["x"] for a, b in pairwise(boxes))
+
+
 def test_it_plays_and_follows(html: str, browser) -> None:
     with browser.open(html) as page:
-        page.wait_for_function("document.querySelector('audio').readyState >= 1")
+        until(page, "document.querySelector('audio').readyState >= 1")
         assert page.evaluate("document.querySelector('audio').duration") == pytest.approx(0.5, abs=0.01)
         page.evaluate("document.querySelector('audio').currentTime = 0.25")
-        page.wait_for_function("document.querySelector('.head').style.left.startsWith('5')")
+        until(page, "document.querySelector('.head').style.left.startsWith('5')")
         assert on_first_screen(page, "audio")
         assert on_first_screen(page, "#sound")
         page.locator(".over rect[data-start]").nth(4).hover()

@@ -157,6 +157,22 @@ def test_following_by_overlap_says_so_where_candidates_could_be_followed() -> No
     assert found.certificate.only.status is ig.Status.JUMP
 
 
+@pytest.mark.parametrize("follow", ["candidate", "overlap"])
+def test_another_class_of_a_detection_is_read_where_the_object_is(follow: Any) -> None:
+    """The object is found by what the model calls it, class 0; explained is what it says of class 1 there."""
+
+    def model(x: Tensor) -> targets.Candidates:
+        sure = x.sigmoid()  # (N, 2)
+        boxes = torch.tensor([[0.0, 0, 10, 10], [20, 20, 30, 30]]).double().expand(len(x), 2, 4)
+        return targets.Candidates(boxes, torch.stack([0.5 + sure / 2, 0.4 * sure], -1))
+
+    x = torch.tensor([[0.7, -0.3]]).double()
+    found = ig.integrated_gradients(model, x, target=targets.box(0, label=1, follow=follow), tol=1e-4)
+    assert found.certificate.only.score == pytest.approx(0.4 / (1 + math.exp(-0.7)), rel=1e-6)
+    assert found.values[0].tolist() == pytest.approx([0.4 / (1 + math.exp(-0.7)) - 0.2, 0.0], abs=1e-4)
+    assert found.certificate.only.target == "score of class 1 in the box 0,0-10,10"
+
+
 def test_suppression_leaves_one_of_two_boxes_of_one_object() -> None:
     boxes = torch.tensor([[[0.0, 0, 10, 10], [1, 0, 11, 10], [0, 0, 10, 10], [20, 0, 30, 10]]])
     scores = torch.tensor([[[0.9, 0.0], [0.8, 0.0], [0.1, 0.7], [0.6, 0.2]]])
@@ -173,13 +189,18 @@ def test_suppression_leaves_one_of_two_boxes_of_one_object() -> None:
         (targets.box(9), Picking(), "expected 0 to 1"),
         (targets.box(0, label=7), Grid(), "classes 0 to 1"),
         (targets.box(0, label=1), Picking(), "Leave label out"),
-        (targets.box(0, "objectness"), Picking(), "does not give"),
+        (targets.box(0, "objectness"), Picking(), "does not give; expected 'score'."),
+        (
+            targets.box(0, "objectness"),
+            lambda x: Grid()(x)._replace(objectness=None),
+            "'score', 'logit' or a coordinate ('left'",
+        ),
         (targets.box(0, "left"), Picking(), "no coordinates"),
         (targets.box(0, "left", follow="overlap"), Grid(), "no follow="),
         (targets.box(0, follow="candidate"), Picking(), "all candidates"),
         (targets.box(0), lambda x: x.mean((2, 3)), "in which there are no boxes"),
         (targets.box(0), lambda x: {"heat": x}, "with ['heat']"),
-        (targets.box(0, least=2.0), Grid(), "a smaller least= finds more"),
+        (targets.box(0, least=0.99), Grid(), "a smaller least= finds more"),
         (targets.mask(0), lambda x: x.mean((2, 3)), "expected maps (N, classes, height, width)"),
         (targets.mask(4), lambda x: x, "classes 0 to 2"),
         (targets.mask(0, torch.ones(3, 3, dtype=torch.bool)), lambda x: x, "expected bool of shape (12, 12)"),
@@ -198,6 +219,7 @@ def test_suppression_leaves_one_of_two_boxes_of_one_object() -> None:
         (targets.span(0, 40), lambda x: x.mean(1), "positions 0 to 11"),
         (targets.span(0, 1, tokens=[1]), lambda x: x.mean(1), "expected 2"),
         ([targets.box(0), targets.box(1)], Grid(), "got 2 targets for 1 examples"),
+        ([targets.box(0), 1], Grid(), "got 1 beside values of integrand.targets; expected such a value for each example"),
     ],
 )
 def test_what_does_not_fit_is_refused(target: Any, model: Any, said: str) -> None:
@@ -211,6 +233,9 @@ def test_what_does_not_fit_is_refused(target: Any, model: Any, said: str) -> Non
         lambda: targets.box(-1),
         lambda: targets.box(0, "colour"),  # type: ignore[arg-type]
         lambda: targets.box(0, follow="nose"),  # type: ignore[arg-type]
+        lambda: targets.box(0, least=7),
+        lambda: targets.box(0, enough=-0.5),
+        lambda: targets.box(0, enough=float("nan")),
         lambda: targets.mask("road"),
         lambda: targets.mask("rood", names=["road"]),
         lambda: targets.mask(0, (1, 2, 3)),  # type: ignore[arg-type]
@@ -218,6 +243,10 @@ def test_what_does_not_fit_is_refused(target: Any, model: Any, said: str) -> Non
         lambda: targets.mask(0, what="odds"),  # type: ignore[arg-type]
         lambda: targets.similarity([1.0]),  # type: ignore[arg-type]
         lambda: targets.span(0, 1, what="odds"),  # type: ignore[arg-type]
+        lambda: targets.span(1.5, 2),  # type: ignore[arg-type]
+        lambda: targets.span("a"),  # type: ignore[arg-type]
+        lambda: targets.span(-1),
+        lambda: targets.span(0, 1, tokens=[1.5, 2.0]),  # type: ignore[list-item]
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(make: Callable[[], Any]) -> None:

@@ -256,6 +256,12 @@ def make_scorer(target: Target, score: str, outputs: Sequence[Any], examples: in
         scorer = Scorer(examples, batched, picked, (), target, words)
         scorer(outputs, torch.arange(examples))  # fails here, with a message, if the function does not fit
         return scorer
+    if isinstance(target, (list, tuple)) and any(isinstance(one, Settling) for one in target):
+        other = next(one for one in target if not isinstance(one, Settling))
+        raise TargetError(
+            f"got {other!r} beside values of integrand.targets; expected such a value for each example. Explain the "
+            "others in a call of their own."
+        )
     tensor = main_tensor(outputs[0])
     shape = tuple(tensor.shape[1:]) if batched else tuple(tensor.shape)
     _check_output(tensor, examples, batched=batched)

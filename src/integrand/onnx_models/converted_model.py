@@ -112,7 +112,7 @@ class OnnxModel(nn.Module):
         sample, count = self._bound(args, kwargs)
         step = self.provenance.rows
         if step is None or count is None or count == step:
-            found = outputs_from(self.network, self.provenance.inputs, sample)
+            found = self._run(sample)
             self._check_count(found)
         else:
             found = self._in_steps(sample, count, step)
@@ -142,6 +142,7 @@ class OnnxModel(nn.Module):
                 raise InputError(f"got a {type(x).__name__} for {value.name!r}; expected a tensor: {value}.")
             sample[value.name] = x if x.dtype == value.dtype or x.is_floating_point() else x.to(value.dtype)
             axis = self._axes.axes.get(value.name)
+            self._check_shape(value, x, axis)
             if axis is not None and x.ndim > axis and count is None:
                 count = x.shape[axis]
         for name, axis in self._axes.axes.items():
@@ -149,6 +150,32 @@ class OnnxModel(nn.Module):
             if count is not None and x.ndim > axis and x.shape[axis] == 1 and count > 1:
                 sample[name] = x.expand(*x.shape[:axis], count, *x.shape[axis + 1 :])
         return sample, count
+
+    @staticmethod
+    def _check_shape(value: OnnxValue, x: Tensor, axis: int | None) -> None:
+        """Refuse what onnxruntime refuses: another number of sides, or another size of one that the file fixes.
+
+        Sides of 1 are left out: rows may lie there, and many conversions take several.
+        """
+        sides = x.shape if value.shape is None else value.shape
+        fixed = (isinstance(side, int) and side > 1 and i != axis for i, side in enumerate(sides))
+        if len(sides) != x.ndim or any(own and a != b for own, a, b in zip(fixed, sides, x.shape, strict=True)):
+            more = " Put a row in front: x[None]." if len(sides) == x.ndim + 1 else ""
+            raise InputError(f"got {value.name!r} of shape {tuple(x.shape)}; expected {value}.{more}")
+
+    def _run(self, sample: Sample) -> list[Tensor]:
+        """Run the converted network; where it fails for a type of numbers, say which the file has."""
+        try:
+            return outputs_from(self.network, self.provenance.inputs, sample)
+        except RuntimeError as error:
+            wrong = [value for value in self.provenance.inputs if sample[value.name].dtype != value.dtype]
+            if not wrong or ("dtype" not in str(error) and "scalar type" not in str(error)):
+                raise
+            kind = str(wrong[0].dtype).removeprefix("torch.")
+            raise InputError(
+                f"got {wrong[0].name!r} in {str(sample[wrong[0].name].dtype).removeprefix('torch.')}; the network is in "
+                f"{kind}. Pass x.to(torch.{kind})."
+            ) from error
 
     def _in_steps(self, sample: Sample, count: int, step: int) -> list[Tensor]:
         """Run as many rows at a time as the file is for, the last ones filled up with copies."""
@@ -158,7 +185,7 @@ class OnnxModel(nn.Module):
             there = min(step, count - start)
             if there < step:
                 here = {name: self._filled(name, x, step) for name, x in here.items()}
-            found = outputs_from(self.network, self.provenance.inputs, here)
+            found = self._run(here)
             self._check_count(found)
             found = [x[None] if step == 1 and not x.ndim else x for x in found]
             if found[0].shape[0] != step:

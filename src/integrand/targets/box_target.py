@@ -101,10 +101,10 @@ class BoxTarget(CallableTarget):
             )
         follow: Following = self.follow or ("candidate" if dense else "overlap")
         objects = [self._object(found, row) for row in range(examples)]
-        self._check_part(found, objects, follow)
-        words = tuple(self._words(one) for one in objects)
+        self._check_part(found, follow)
+        words = tuple(self._words(one, self._class_of(one)) for one in objects)
         if follow == "candidate":
-            columns = torch.tensor([[one.candidate, one.label] for one in objects])
+            columns = torch.tensor([[one.candidate, self._class_of(one)] for one in objects])
             return Settled(lambda raw, rows: self._at(self._boxes(raw, len(rows)), columns, rows), words)
         jumps = SUPPRESSION + (BY_CANDIDATE if dense else DENSE)
         log = MatchLog(dense)
@@ -122,7 +122,7 @@ class BoxTarget(CallableTarget):
         return found
 
     def _object(self, found: Any, row: int) -> Detection:
-        """The detection of one example, as the class asked for."""
+        """The detection of one example, as the model calls it."""
         there = detections_in(found, row, self.least)
         if not 0 <= self.i < len(there):
             listed = "; ".join(f"{k}: {self._named(one.label)} ({number(one.score, 2)})" for k, one in enumerate(there[:8]))
@@ -142,18 +142,23 @@ class BoxTarget(CallableTarget):
             )
         if not 0 <= self.label < found.scores.shape[-1]:
             raise TargetError(f"got label {self.label}; the detector has classes 0 to {found.scores.shape[-1] - 1}.")
-        return Detection(one.box, self.label, float(found.scores[row, one.candidate, self.label]), one.candidate)
+        return one
 
-    def _check_part(self, found: Any, objects: list[Detection], follow: Following) -> None:
+    def _class_of(self, one: Detection) -> int:
+        """The class whose score is explained: the one asked for, or what the model calls the detection."""
+        return one.label if self.label is None else self.label
+
+    def _check_part(self, found: Any, follow: Following) -> None:
         if self.what in ("score", "logit", "objectness"):
             there = {"score": True, "logit": False, "objectness": False}
             if isinstance(found, Candidates):
                 there = {"score": True, "logit": found.logits is not None, "objectness": found.objectness is not None}
             if not there[self.what]:
-                known = [name for name, given in there.items() if given]
+                known = ", ".join(repr(name) for name, given in there.items() if given)
+                sides = " or a coordinate ('left', 'top', 'right', 'bottom', 'x', 'y', 'width', 'height')"
                 raise TargetError(
-                    f"got what={self.what!r}, which this detector does not give; expected {', '.join(map(repr, known))} or a "
-                    "coordinate ('left', 'top', 'right', 'bottom', 'x', 'y', 'width', 'height')."
+                    f"got what={self.what!r}, which this detector does not give; expected {known}"
+                    f"{sides if follow == 'candidate' else ''}."
                 )
         elif follow == "overlap":
             raise TargetError(
@@ -166,11 +171,11 @@ class BoxTarget(CallableTarget):
     def _named(self, label: int) -> str:
         return class_words(label, self.names)
 
-    def _words(self, one: Detection) -> str:
+    def _words(self, one: Detection, label: int) -> str:
         box = "box " + box_words(one.box)
         if self.what in ("score", "logit"):
-            return f"{self.what} of {self._named(one.label)} in the {box}"
-        return f"{self.what} of the {self._named(one.label)} in the {box}"
+            return f"{self.what} of {self._named(label)} in the {box}"
+        return f"{self.what} of the {self._named(label)} in the {box}"
 
     def _at(self, found: Candidates, columns: Tensor, rows: Tensor) -> Tensor:
         """What the candidates of the rows' examples have, (N,)."""
@@ -197,7 +202,7 @@ class BoxTarget(CallableTarget):
             k = matched(found, row, wanted, least=self.least, enough=self.enough)
             log.met[owner].add(k)
             if isinstance(found, Candidates):
-                columns = torch.tensor([[0 if k is None else k, wanted.label]])
+                columns = torch.tensor([[0 if k is None else k, self._class_of(wanted)]])
                 only: Candidates = some_rows(found, [row])
                 here = self._at(only, columns, torch.zeros(1, dtype=torch.long))[0]
                 scores.append(here * (k is not None))
@@ -230,7 +235,8 @@ def box(
         i: which detection, surest first; of models that pick, in the order they give.
         what: ``score``, the class score; ``logit`` of the class; ``objectness``; or ``left``, ``top``, ``right``, ``bottom``,
             the middle ``x`` and ``y``, ``width`` or ``height``, in the model's unit.
-        label: the class, by number or, with ``names``, by name; that of the detection if not given.
+        label: the class whose score is explained, by number or, with ``names``, by name; that of the detection if not given.
+            Which object it is still goes by what the model calls it.
         follow: ``candidate`` or ``overlap``, where both are possible.
         least: the score from which on a candidate is a detection.
         enough: the overlap (intersection over union) from which on two boxes are one object.
@@ -243,5 +249,8 @@ def box(
         raise OptionError(f"got follow={follow!r}; expected 'candidate', 'overlap' or None.")
     if isinstance(i, bool) or not isinstance(i, (int, np.integer)) or i < 0:
         raise TargetError(f"got box {i!r}; expected the number of a detection, from 0 on.")
+    for name, share in (("least", least), ("enough", enough)):
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise OptionError(f"got {name}={share!r}; expected a number from 0 to 1.")
     wanted = None if label is None else class_index(label, names)
     return BoxTarget(int(i), what, wanted, follow, least, enough, tuple(names), read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal, get_args
 
 import torch
@@ -211,7 +212,20 @@ def span(
     """
     if what not in (None, *get_args(SpanScale)):
         raise OptionError(f"got what={what!r}; expected 'logit' or 'log-probability'.")
-    return SpanTarget(start, end, None if tokens is None else tuple(map(int, tokens)), what)
+    first, last = (None if place is None else _whole(place, "a position of a token") for place in (start, end))
+    said = None if tokens is None else tuple(_whole(one, "the number of a token") for one in tokens)
+    return SpanTarget(first, last, said, what)
+
+
+def _whole(value: Any, what: str) -> int:
+    """A whole number from 0 on, of whatever type: Python's, numpy's, or a tensor with one."""
+    try:
+        found = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        found = -1
+    if found < 0:
+        raise TargetError(f"got {value!r} as {what}; expected a whole number, from 0 on.")
+    return found
 
 
 def _embedding(raw: Any) -> Tensor:

@@ -102,6 +102,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["--start", "5"], "start < end"),
         (["--out", "speech.mp4"], ".html"),
         (["--rate", "3"], "samples per second"),
+        (["--rate", "8000"], "silero-vad, which takes 16,000 samples per second; leave it out"),
     ],
 )
 def test_options_that_make_no_sense(words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,5 +121,31 @@ def test_digital_silence_is_explained_by_nothing(tmp_path: Path) -> None:
 
     soundfile.write(tmp_path / "silence.wav", np.zeros(8000), 16000)
     out = run(tmp_path / "silence.wav")
-    assert "no stretch of it makes up half of that" in out
-    assert "note:" in out
+    said, note = out.splitlines()
+    assert said.startswith("Speech 0.00")
+    assert said.endswith("over 0.5 s, as at the baseline, silence (zeros): no moment of it adds anything.")
+    assert "Expected a baseline that differs" in note
+    assert "no moment of it adds anything" not in run(tmp_path / "silence.wav", "--baseline", "room", "--tol", "0.2")
+
+
+def test_channels_that_cancel_are_said_and_one_can_be_taken(tmp_path: Path) -> None:
+    import soundfile
+
+    samples, rate = soundfile.read(SPEECH, frames=16000)
+    soundfile.write(tmp_path / "phase.wav", np.stack([samples, -samples], 1), rate)
+    out = run(tmp_path / "phase.wav", "--at", "0.4")
+    assert "no moment of it adds anything" in out
+    assert "note: the channels cancel each other" in out
+    assert "--channel 1" in out
+    assert run(tmp_path / "phase.wav", "--at", "0.4", "--channel", "1", "--tol", "0.1").startswith("Speech 0.99")
+    soundfile.write(tmp_path / "left.wav", np.stack([samples, 0 * samples], 1), rate)
+    assert "cancel" not in run(tmp_path / "left.wav", "--at", "0.4", "--tol", "0.1")
+
+
+def test_moments_of_a_part_count_from_its_beginning() -> None:
+    said = run(SPEECH, "--start", "1.5", "--at", "1.9", fails=True)
+    assert "got 1.9 s of a sound of 0.8 s; expected a moment, or a stretch, from 0 to 0.8 s." in said
+    assert "beginning of the part, at 1.5 s of the recording" in said
+    out = run(SPEECH, "--start", "1.5", "--at", "0.4", "--tol", "0.1")
+    assert out.startswith("Speech")
+    assert "the part from 1.5 to 2.3 s of the recording; seconds count from its beginning" in out

@@ -168,6 +168,19 @@ def test_what_was_long_before_is_held(model: audio.SoundModel) -> None:
     )
 
 
+def test_windows_are_as_fine_as_what_is_explained_allows(model: audio.SoundModel) -> None:
+    """Eight seconds of a long recording have windows of their own frame, until there are too many in all."""
+    whole = audio.read(SPEECH)
+    for copies, length in ((8, 0.032), (60, 0.128)):  # 18 and 138 s: 575 and 4,313 windows of 32 ms
+        long = audio.Sound(np.tile(whole.samples, copies), whole.rate, "long")
+        found = audio.explain(model, long, target=17.0, tol=0.5)
+        assert np.diff(found.times)[:-1] == pytest.approx(length)
+        assert len(found.values) <= 1600
+        assert found.values[found.first :].any()
+        assert ("cannot be played here" in found.html()) == (copies == 60)
+        assert ("<audio" in found.html()) == (copies == 8)
+
+
 def test_another_rate_is_resampled(model: audio.SoundModel) -> None:
     heard = audio.read(SPEECH)
     found = audio.explain(model, heard.at(8000).samples, rate=8000, target=0.9, tol=0.1)

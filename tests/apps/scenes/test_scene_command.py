@@ -126,6 +126,13 @@ def test_a_region_of_the_photo(run: Run) -> None:
     assert told["inside"]["sum"] == pytest.approx(3 * 250 / 255, rel=1e-5)
 
 
+def test_a_region_that_is_the_whole_photo_has_nothing_outside(run: Run) -> None:
+    done = run("scene", "room.png", *PAINTER, "--mask", "0", "--region", "0,0,64,64")
+    assert done.output.startswith("class 0 in the region 0,0-64,64: the region, 100% of the picture, accounts for +2.000")
+    # Red is 250 of 255 in one half and 90 in the other, times 3.
+    assert ", and there is nothing outside it; numbers" in done.output
+
+
 def test_a_single_map_says_its_class_where_it_is_positive(run: Run) -> None:
     single = (*PAINTER[:1], "nets_for_scenes:alone", *PAINTER[2:])
     told = json.loads(run("scene", "small.png", *single, "--json").output)["scene"]
@@ -153,6 +160,8 @@ def test_several_photos_are_a_gallery_and_a_table(run: Run, tmp_path: Path) -> N
         ((), "got no --model; expected fastestdet:weights.pth"),
         (("--model", "fastestdet"), "github.com/dog-qiuqiu/FastestDet"),
         ((*FINDER, "--box", "7"), "it finds 0: class 1"),
+        ((*FINDER, "--box", "-1"), "got box '-1'; expected the number of an object, from 0 on, or a class"),
+        ((*FINDER, "--box", "0.5"), "got box '0.5'; expected the number of an object"),
         ((*FINDER, "--explain", "left"), "no coordinates"),
         ((*FINDER, "--mask", "road"), "finds boxes"),
         ((*PAINTER, "--box", "0"), "gives masks"),
@@ -172,6 +181,9 @@ def test_bad_use_is_refused(run: Run, words: tuple[str, ...], said: str) -> None
 def test_image_says_which_command_explains_boxes(run: Run) -> None:
     done = run("image", "room.png", "--model", "fastestdet:weights.pth")
     assert "integrand scene PHOTO --model fastestdet:weights.pth" in str(done.exception)
+    maps = run("image", "room.png", "--model", "nets_for_scenes:alone", *PAINTER[2:])
+    assert "gives (1, 1, 32, 32) for one picture" in str(maps.exception)
+    assert "Masks are explained by integrand scene" in str(maps.exception)
 
 
 def test_a_model_that_fails_says_on_what() -> None:

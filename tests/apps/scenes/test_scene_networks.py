@@ -147,6 +147,7 @@ def test_names_that_are_no_network_of_scenes(tmp_path: Path) -> None:
     for name, kind, said in (
         ("fastestdet", OptionError, "without its weights"),
         ("resnet50", OptionError, "integrand image"),
+        ("net.onnx", OptionError, r"scene_network\(integrand\.from_onnx\(path\)\)"),
         ("my.module:make", ig.errors.TrustError, "--trust"),
         (f"espnet:{tmp_path / 'other.safetensors'}", FileError, "expected the state dict of espnet"),
         (f"espnet:{tmp_path / 'none.pth'}", FileError, "there is no file"),

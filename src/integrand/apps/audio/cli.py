@@ -166,6 +166,11 @@ def audio(
             from . import load, read
 
             network = load(model, device=device, trust=trust)
+        if rate is not None and network.rate is not None and rate != network.rate:
+            raise OptionError(
+                f"got --rate {rate} for {network.name}, which takes {network.rate:,} samples per second; leave it out: "
+                "recordings are resampled by themselves."
+            )
         heard = read(sound, rate=rate or network.rate, start=start, end=end, channel=channel)
         asked = _checked(asked, network)
         bar = screen.batch(1)
@@ -190,7 +195,9 @@ def _report(found: ExplainedSound, *, as_json: bool, verbose: bool) -> None:
         return
     print_line(headline_of(found))
     lines = str(found).splitlines()[1 : 1 + SHOWN]
-    print_shown("\n".join(line for line in lines if not line.startswith("  note:")))
+    strongest = [line for line in lines if not line.startswith("  note:")]
+    if strongest:
+        print_shown("\n".join(strongest))
     if verbose:
         print_shown(figures(found.certificate))
 

@@ -45,8 +45,9 @@ Explained = Literal["waveform", "spectrogram"]
 SHORT = 0.032
 """Seconds of a window where neither the user nor the model says how long one is: a syllable has about five."""
 
-MOST_WINDOWS, SOME_WINDOWS = 4096, 400
-"""The most windows that are told apart, and how many at most where the user does not say how long one is."""
+MOST_WINDOWS, ALL_WINDOWS, SOME_WINDOWS = 4096, 1600, 400
+"""The most windows that are told apart; and where the user does not say how long one is, the most in all, and in the part of a
+long recording that is explained."""
 
 LONGEST = 120.0
 """The most seconds that are explained at once."""
@@ -135,7 +136,7 @@ def explain(
         target: for a model that says something at each moment: a second, or a pair of seconds over which the mean is taken;
             None for the whole sound. For other models, the number or name of an output; None for the one with the most.
         score: ``probability``, ``logit`` or ``log-probability``; None for the model's own.
-        window: seconds of a window of time; by default 32 ms, or so much more that there are at most 400.
+        window: seconds of a window of time; by default 32 ms, or so much more that there are at most 400 in what is explained.
         bands: into how many bands of frequency cells are summed, equally wide to the ear.
         transform: from waveforms to what the model takes, for a model that takes spectrograms.
         draws: for noise as baseline, how many are averaged.
@@ -156,13 +157,14 @@ def explain(
     heard = heard.at(network.rate or (check_rate(rate, "rate") if rate is not None else heard.rate))
     x = as_tensor(heard, network.device)
     asked = question(network, x, heard, target, score)
-    if (asked.end - asked.begin) / heard.rate > LONGEST:
+    length = (asked.end - asked.begin) / heard.rate
+    if length > LONGEST:
         raise InputError(
-            f"{shown(heard.name)}: {(asked.end - asked.begin) / heard.rate:,.0f} s would be explained at once; expected at "
+            f"{shown(heard.name)}: {length:,.0f} s would be explained at once; expected at "
             f"most {LONGEST:.0f}. Take a part (audio.read(path, start=0, end=60); --start 0 --end 60)"
             + (", or ask for a moment (target=12.5; --at 12.5)." if network.frame else ".")
         )
-    times = windows(heard.seconds, _window(window, heard.seconds, network.frame, heard.rate))
+    times = windows(heard.seconds, _window(window, heard.seconds, network.frame, heard.rate, length))
     part = replace(heard, samples=heard.samples[asked.begin : asked.end])
     waves, words = baseline_waves(baseline, heard, draws=draws)
     case = _Case(asked, part, x, x[:, asked.begin : asked.end], waves[..., asked.begin : asked.end].to(x.device), times)
@@ -319,7 +321,7 @@ def _explain_spectrum(
     asked = asked_once(replace(network, transform=None), network.outputs(features), target, score, 0)
     frames = features.shape[-1]
     length = window if window is not None else given.seconds / min(frames, SOME_WINDOWS)
-    times = windows(given.seconds, _window(length, given.seconds, None, None))
+    times = windows(given.seconds, _window(length, given.seconds, None, None, given.seconds))
     grid = CellGrid(times, edges, given.frequencies is not None)
     groups = grid.labels(rows, (np.arange(frames) + 0.5) / frames * given.seconds).expand(features.shape[1:])
     start, words = _spectrum_baseline(baseline, features)
@@ -373,11 +375,19 @@ def _integrated(
     return replace(found, certificate=named_once)
 
 
-def _window(window: float | None, seconds: float, frame: float | None, rate: int | None) -> float:
-    """The seconds of a window, checked; a few doublings of the model's frame where the user does not say."""
+def _window(window: float | None, seconds: float, frame: float | None, rate: int | None, explained: float) -> float:
+    """The seconds of a window, checked; a few doublings of the model's frame where the user does not say.
+
+    Args:
+        window: what the user says.
+        seconds: how long the sound is.
+        frame: the seconds from one output of the model to the next.
+        rate: samples per second; None for a spectrogram.
+        explained: how long the part is that is explained, which the number of windows goes by.
+    """
     if window is None:
         found = frame or SHORT
-        while seconds / found > SOME_WINDOWS:
+        while explained / found > SOME_WINDOWS or seconds / found > ALL_WINDOWS:
             found *= 2
         return found
     good = isinstance(window, (int, float)) and not isinstance(window, bool) and math.isfinite(window)

@@ -38,6 +38,8 @@ CONTRARY = 0.5
 PLAYED = 120.0
 """The most seconds of sound that are put into a page, to be played there."""
 
+SILENT = f"Longer than {PLAYED:.0f} s, so that it cannot be played here. To listen, explain a part: --start, --end."
+
 
 @dataclass(frozen=True, eq=False)
 class ExplainedSound:
@@ -155,6 +157,8 @@ class ExplainedSound:
         said = f"{self.label[:1].upper()}{self.label[1:]} {level(self.score)}" + (f" {self.when}" if self.when else "")
         found = self.mostly
         change = self.score - self.certificate.baseline_score
+        if not change and not self.values.any():
+            return f"{shown(said)}, as at the baseline, {self.baseline}: no moment of it adds anything."
         if found is None:
             why = "no stretch of it makes up half of that"
         elif found[1] - found[0] >= 0.999 * self.seconds:
@@ -190,7 +194,7 @@ class ExplainedSound:
             curve=self.outputs,
             asked=self.asked,
             wav=wav_bytes(heard) if heard is not None and playable else b"",
-            notes=self.notes,
+            notes=self.notes if playable or heard is None else (*self.notes, SILENT),
             meta={
                 "sound": f"{self.name}, {self.seconds:.3g} s" + (f" at {heard.rate:,} samples per second" if heard else ""),
                 "model": self.model,

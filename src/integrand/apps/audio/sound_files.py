@@ -30,6 +30,9 @@ LARGEST = 1 << 30
 LONGEST = 600.0
 """The most seconds that are read at once. More is read in parts, with ``start`` and ``end``."""
 
+CANCELLED = 0.01
+"""Channels whose mean has less than this share of the loudest one's level, -40 dB, are said to cancel each other."""
+
 MOST_CHANNELS = 64
 """The most channels of a recording that are mixed."""
 
@@ -218,7 +221,8 @@ def _stretch(start: float | None, end: float | None, seconds: float, name: str) 
 
 
 def _cut(first: float, last: float) -> str:
-    return f"the part from {first:.3g} to {last:.3g} s"
+    counted = "; seconds count from its beginning" if first else ""
+    return f"the part from {first:.6g} to {last:.6g} s of the recording{counted}"
 
 
 def _mixed(found: Samples, channel: int | None, name: str) -> tuple[Samples, tuple[str, ...]]:
@@ -230,7 +234,12 @@ def _mixed(found: Samples, channel: int | None, name: str) -> tuple[Samples, tup
         return np.ascontiguousarray(found[:, channel - 1]), (f"channel {channel} of {count}",) if count > 1 else ()
     if count == 1:
         return np.ascontiguousarray(found[:, 0]), ()
-    return found.mean(1, dtype=np.float64).astype(np.float32), (f"{count} channels were mixed: their mean is explained",)
+    mixed = found.mean(1, dtype=np.float64)
+    notes: tuple[str, ...] = (f"{count} channels were mixed: their mean is explained",)
+    loudest = math.sqrt(float(np.square(found, dtype=np.float64).mean(0).max()))
+    if math.sqrt(float(np.square(mixed).mean())) < CANCELLED * loudest:
+        notes = (*notes, "the channels cancel each other: hardly anything is left of them; take one (channel=1, --channel 1)")
+    return mixed.astype(np.float32), notes
 
 
 def _checked(sound: Sound) -> Sound:

@@ -132,7 +132,7 @@ def question(
     if outputs.ndim != 2 or len(outputs) != 1:
         raise InputError(f"the model gives {tuple(outputs.shape)} for one sound; expected (1, frames), since it has a frame.")
     count, frame, scale = outputs.shape[1], network.frame, score or network.score
-    first, last, when = _frames(target, count, frame, heard.seconds)
+    first, last, when = _frames(target, count, frame, heard)
     curve = outputs[0].double()
     curve = curve.sigmoid() if scale == "probability" else nn.functional.logsigmoid(curve) if scale != "logit" else curve
     module, begin, end = network.module, 0, x.shape[1]
@@ -149,8 +149,9 @@ def question(
     return SoundQuestion(module, network.label, when, moment, *about)
 
 
-def _frames(target: object, count: int, frame: float, seconds: float) -> tuple[int, int, str]:
+def _frames(target: object, count: int, frame: float, heard: Sound) -> tuple[int, int, str]:
     """From which output to which, and when that is, in words."""
+    seconds = heard.seconds
     if target is None:
         return 0, count, f"on average over {seconds:.3g} s"
     ends = target if isinstance(target, (tuple, list)) else (target,)
@@ -160,7 +161,10 @@ def _frames(target: object, count: int, frame: float, seconds: float) -> tuple[i
     low, high = float(ends[0]), float(ends[-1])
     if low < 0 or low >= seconds or high > seconds + frame or (len(ends) == 2 and high <= low):
         asked = "-".join(f"{one:g}" for one in ends)
-        raise TargetError(f"got {asked} s of a sound of {seconds:.3g} s; expected a moment, or a stretch, within it.")
+        since = f" Seconds count from the beginning of the part, at {heard.start:g} s of the recording." if heard.start else ""
+        raise TargetError(
+            f"got {asked} s of a sound of {seconds:.3g} s; expected a moment, or a stretch, from 0 to {seconds:.3g} s.{since}"
+        )
     first = min(count - 1, int(low / frame + 1e-9))
     if len(ends) == 1:
         return first, first + 1, f"at {low:.3g} s"

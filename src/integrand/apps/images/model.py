@@ -249,7 +249,10 @@ def _tried(name: str, module: Callable[..., Any], preprocess: Preprocess) -> int
             "width that it takes with size= (--size); a network of grey pictures needs a wrapper that takes three channels."
         ) from error
     if output.ndim != 2 or len(output) != 1:
-        raise ModelError(f"{name} gives {tuple(output.shape)} for one picture; expected (1, classes): one score per class.")
+        maps = " Masks are explained by integrand scene, or in Python with targets.mask(class)." if output.ndim == 4 else ""
+        raise ModelError(
+            f"{name} gives {tuple(output.shape)} for one picture; expected (1, classes): one score per class.{maps}"
+        )
     return int(output.shape[1])
 
 

@@ -107,6 +107,12 @@ def load(
     """
     kind, _, path = name.partition(":")
     own = {"mean": mean, "scale": scale, "order": order, "fit": fit, "classes": classes}
+    if name.lower().endswith(".onnx"):
+        raise OptionError(
+            f"got the network {shown(name)!r}; expected fastestdet:weights.pth, espnet:weights.pth or, with --trust, "
+            "package.module:function. For an .onnx file, a function that gives integrand.from_onnx(path), or "
+            "targets.Candidates made of what it gives; or in Python scenes.scene_network(integrand.from_onnx(path))."
+        )
     if kind not in HOMES:
         if "." not in kind and not (kind and path):
             raise OptionError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -165,7 +166,9 @@ class ExplainedScene(Explanation):
         what = "raises it" if scene.what in SIDES else "speaks for it"
         held = f"and holds {percent(share)} (± {percent(off)}) of what {what}"
         if not off <= VAGUE:
-            held = f"and how much of what {what} it holds is too uncertain to say"
+            held = f"and its share of what {what} is too uncertain to state"
+        if scene.inside.all():
+            held = "and there is nothing outside it"
         place = f" {scene.place}" if scene.place else ""
         return f"{scene.headline}{sure}{place}: {inside}{moved}, {held}; {trust(one)}."
 
@@ -346,6 +349,8 @@ def check(
     known = get_args(BoxPart) if boxes else get_args(MaskScale)
     if what is not None and what not in known:
         raise OptionError(f"got what={what!r} for {network.name}; expected one of {', '.join(known)}.")
+    if isinstance(box, bool) or (box is not None and re.fullmatch(r"\s*-\s*\d+\s*|\d*\.\d+", str(box))):
+        raise OptionError(f"got box {box!r}; expected the number of an object, from 0 on, or a class.")
     for name in (mask, None if box is None or str(box).isdigit() else box):
         if name is not None:
             network.find(str(name))
@@ -374,7 +379,9 @@ def _box(
     elif box is not None:
         k = int(box)
     if not 0 <= k < len(there):
-        raise TargetError(f"got box {box!r}, which {network.name} does not find in {photo.name}; it finds {listed}.")
+        raise TargetError(
+            f"got box {box!r}, which {network.name} does not find in {photo.name}; it finds {listed}. Expected one of these."
+        )
     one, size = there[k], network.preprocess.size
     corners = _on_input(one.box, size)
     inside = np.zeros(size, bool)

@@ -222,11 +222,15 @@ def chance(value: float, *, digits: int = 1) -> str:
 
     >>> [chance(p) for p in (0.4048, 0.99999, 0.00001, 1.0)]
     ['40.5%', '> 99.9%', '< 0.1%', '100.0%']
+    >>> [chance(p, digits=0) for p in (0.4048, 0.9999, 0.0023, 1.0)]
+    ['40%', '> 99.9%', '0.2%', '100%']
     """
     if 0 < value < 0.0005:
         return "< 0.1%"
     if 0.9995 <= value < 1:
         return "> 99.9%"
+    if digits == 0 and (0 < value < 0.005 or 0.995 <= value < 1):
+        digits = 1
     return f"{100 * value:.{digits}f}%"
 
 

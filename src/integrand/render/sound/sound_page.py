@@ -64,6 +64,9 @@ WIDE = 1000.0
 POINTS = 1000
 """The most columns in which a waveform is drawn, each from its lowest to its highest sample."""
 
+CLEAR = 0.16
+"""The share of the axis before its end in which no second is written: that of two numbers such as "138 s" on a phone."""
+
 STRONGEST = 8
 """The windows that are listed as the strongest."""
 
@@ -199,13 +202,13 @@ def _wave(picture: SoundPicture) -> str:
         columns = max(1, min(len(part), round(POINTS / len(picture.values)), 200))
         pieces = np.array_split(part, columns)
         xs = [float(_x((first + len(part) * (i + 0.5) / columns) / picture.rate, picture)) for i in range(columns)]
-        xs[0], xs[-1] = float(_x(picture.times[k], picture)), float(_x(picture.times[k + 1], picture))
         if columns == 1:
-            xs, pieces = [xs[0], float(_x(picture.times[k + 1], picture))], [pieces[0], pieces[0]]
+            xs, pieces = [0.0, 0.0], [pieces[0], pieces[0]]
+        xs[0], xs[-1] = float(_x(picture.times[k], picture)), float(_x(picture.times[k + 1], picture))
         tops = [WAVE / 2 * (1 - 0.96 * float(piece.max()) / loudest) for piece in pieces]
         feet = [WAVE / 2 * (1 - 0.96 * float(piece.min()) / loudest) + 0.6 for piece in pieces]
-        up = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, tops, strict=True))
-        down = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(reversed(xs), reversed(feet), strict=True))
+        up = " ".join(f"{x:.2f},{y:.1f}" for x, y in zip(xs, tops, strict=True))
+        down = " ".join(f"{x:.2f},{y:.1f}" for x, y in zip(reversed(xs), reversed(feet), strict=True))
         parts.append(f'<polygon points="{up} {down}" fill="{colour_of(picture.values[k], picture.limit)}"/>')
     return _svg(WAVE, "".join(parts), "Waveform, coloured by what each window adds")
 
@@ -273,7 +276,8 @@ def _axis(picture: SoundPicture) -> str:
     """Seconds under the layers."""
     step = next((one for one in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60) if picture.seconds / one <= 7), 120.0)
     marks = [k * step for k in range(int(picture.seconds / step) + 1)]
-    marks = [one for one in marks if picture.seconds - one > 0.5 * step or one == 0]
+    clear = max(0.5 * step, CLEAR * picture.seconds)
+    marks = [one for one in marks if picture.seconds - one > clear or one == 0]
     spans = "".join(f'<span style="left:{100 * one / picture.seconds:.2f}%">{one:g} s</span>' for one in marks)
     return f'<div class="seconds" aria-hidden="true">{spans}<span style="left:100%">{picture.seconds:.3g} s</span></div>\n'
 
