@@ -515,8 +515,11 @@ def test_bad_calls_say_what_to_do():
         ig.graphs.explain(by_node, data, node=6)
     with pytest.raises(TargetError, match="Leave node= out"):
         ig.graphs.explain(net, data, node=1)
-    with pytest.raises(TargetError, match="2 targets for 1 graphs"):
+    with pytest.raises(TargetError, match="2 targets for 1 graph;"):
         ig.graphs.explain(net, data, target=[0, 1])
+    with pytest.raises(TargetError, match=r"got 2 nodes for 1 graph;.*data=\[data\] \* 2"):
+        ig.graphs.explain(by_node, data, node=[0, 4])
+    assert [one.node for one in ig.graphs.explain(by_node, [data] * 2, node=[0, 4], target=1)] == [0, 4]
     with pytest.raises(TargetError, match="Did you mean 'cats'"):
         ig.graphs.explain(net, data, target="cat", classes=["cats", "dogs"])
     with pytest.raises(OptionError, match="call="):

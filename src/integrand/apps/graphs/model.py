@@ -167,7 +167,8 @@ def _nodes(node: int | str | Sequence[int | str], graphs: GraphSet, names: Seque
     node = _plain(node)
     asked = [node] * count if isinstance(node, (int, str)) else [_plain(one) for one in node]
     if len(asked) != count:
-        raise TargetError(f"got {len(asked)} nodes for {count} graphs; expected one, or one for each.")
+        hint = f" Several nodes of one graph: data=[data] * {len(asked)}." if count == 1 and asked else ""
+        raise TargetError(f"got {len(asked)} nodes for {count} graph{'s' * (count != 1)}; expected one, or one for each.{hint}")
     found = []
     for one, graph in zip(asked, graphs.graphs, strict=True):
         size = nodes_of(graph)
@@ -188,7 +189,7 @@ def _targets(target: int | str | Sequence[int | str], count: int, classes: Seque
         return target
     asked = [_plain(one) for one in target]
     if len(asked) != count:
-        raise TargetError(f"got {len(asked)} targets for {count} graphs; expected one, or one for each.")
+        raise TargetError(f"got {len(asked)} targets for {count} graph{'s' * (count != 1)}; expected one, or one for each.")
     return [_named(one, classes, "class") if isinstance(one, str) else int(one) for one in asked]
 
 
