@@ -219,13 +219,14 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(?:pass|Pass) (layout|gaps|baseline)='([\w-]+)'", r"give --\1 \2"),
     (r"\b(?:pass|with|Pass one as|Use) (target|score|baseline)=(?:'([\w-]+)')?", r"with --\1 \2"),
     (r"\bscore='([\w-]+)'", r"--score \1"),
-    (r"\b(baseline|gaps|layout)='([\w-]+)'", r"--\1 \2"),
+    (r"\b(baseline|gaps|layout|alphabet)='([\w-]+)'", r"--\1 \2"),
+    (r"Leave edge_weights out, or (?:give|use) [^.]+\.", "Use --no-edge-weights."),
     (r"\b(channels|classes|columns)=\[\.\.\.\]", r"--\1"),
     (r"\bcolumns=\{.*?\}(?=\.)", "the columns that --model may give beside the model"),
     (r", of its type \(dtype=\), and embeddings as takes= says", ", or --model to give both"),
     (r"\b(columns|target)=(?=[,;:. )]|$)", r"--\1"),
     (r"\btimes='\.\.\.'", "--time"),
-    (r"\b(rate|channel|horizon|window)=(?=[,;:. ]|$)", r"--\1"),
+    (r"\b(rate|channel|horizon|window|layout|alphabet)=(?=[,;:. ]|$)", r"--\1"),
     (r"Compare baselines with integrand\.baselines\.diagnose\(model, x\), or average several", "Try another --baseline"),
     (r" Pass chunk=\d+ to start there\.", ""),
     (r"\bgot (target|score|baseline|tol|path|device|max_evaluations|beam|layout|window|horizon|gaps|rate)=", r"got --\1 "),
@@ -595,7 +596,7 @@ def say_failures(summary: BatchSummary[Item], name: Callable[[Item], str], *, ke
         kept: whether there is a table that the next run goes on from.
     """
     for item, why in summary.reasons[:FAILURES]:
-        print_line(f"not explained: {name(item)}: {why}", err=True)
+        print_line(f"not explained: {name(item)}: {in_options(why)}", err=True)
     if summary.failed > FAILURES:
         where = "the table has the reasons" if kept else "with --out, a table has the reasons"
         print_line(f"not explained: {summary.failed - FAILURES} more; {where}", err=True)

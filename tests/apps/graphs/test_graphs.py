@@ -14,7 +14,23 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import CaptumExplainer, Explainer, ModelConfig, fidelity, groundtruth_metrics
-from torch_geometric.nn import GAT, GCNConv, GINEConv, GraphNorm, Sequential, global_add_pool, global_mean_pool
+from torch_geometric.nn import (
+    APPNP,
+    GAT,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GINEConv,
+    GraphNorm,
+    PNAConv,
+    SAGEConv,
+    Sequential,
+    SGConv,
+    TransformerConv,
+    global_add_pool,
+    global_mean_pool,
+)
 
 import integrand as ig
 from integrand.errors import InputError, MissingExtraError, NonFiniteError, OptionError, TargetError, TrainModeError
@@ -227,6 +243,50 @@ def test_captums_integrated_gradients_in_pytorch_geometric_agree(edges):
         assert torch.allclose(found.edge_mask, expected.edge_mask.float(), atol=1e-3)
 
 
+LAYERS = {
+    "GAT": lambda a, b: GATConv(a, b, heads=2, concat=False),
+    "GATv2": GATv2Conv,
+    "GIN": lambda a, b: GINConv(nn.Sequential(nn.Linear(a, 6), nn.Tanh(), nn.Linear(6, b))),
+    "PNA": lambda a, b: PNAConv(a, b, ["mean", "max"], ["identity", "amplification"], torch.tensor([1, 2, 5, 3])),
+    "SAGE": SAGEConv,
+    "Transformer": TransformerConv,
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_other_layers_agree_with_captum_on_a_graph_with_a_self_loop_a_double_edge_and_a_node_alone(name):
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(4)
+            self.first, self.second = LAYERS[name](3, 4), LAYERS[name](4, 2)
+            self.double().eval()
+
+        def forward(self, x, edge_index, batch=None):
+            return global_mean_pool(self.second(torch.tanh(self.first(x, edge_index)), edge_index), batch)
+
+    net, pairs = Two(), [(0, 1), (1, 2), (2, 0), (3, 3), (3, 1), (0, 1), (2, 1)]
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    data = Data(x=x, edge_index=torch.tensor(pairs).T)
+    other = Explainer(
+        net,
+        CaptumExplainer("IntegratedGradients", n_steps=300),
+        explanation_type="phenomenon",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config=ModelConfig(mode="multiclass_classification", task_level="graph", return_type="raw"),
+    )
+    expected = other(data.x, data.edge_index, target=torch.tensor([1]), batch=torch.zeros(5, dtype=torch.long))
+    found = ig.graphs.explain(net, data, target=1, tol=2e-3, edge_weights="messages")
+    assert found.certificate.converged
+    nodes, edges = (part.detach().numpy() for part in (expected.node_mask, expected.edge_mask))
+    if name.startswith("GAT"):  # it puts self-loops of its own in the place of the graph's
+        assert found.weight_values[3] == 0
+        edges[3] = 0
+    off = np.abs(found.node_values - nodes).sum() + np.abs(found.weight_values - edges).sum()
+    assert off < 4e-3 * found.certificate.magnitude
+
+
 def test_a_batch_gives_what_each_graph_gives_alone():
     graphs = [ring(n, seed=n, extra=n // 4) for n in (3, 8, 5)]
     graphs.append(Data(x=torch.ones(2, 3, dtype=torch.float64), edge_index=torch.zeros(2, 0, dtype=torch.long)))
@@ -243,6 +303,38 @@ def test_a_batch_gives_what_each_graph_gives_alone():
         assert np.array_equal(one.node_values, two.node_values)
         assert one.certificate.converged
     assert "4 results" in repr(together)
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda c: GCNConv(3, 2, cached=c), lambda c: SGConv(3, 2, K=2, cached=c), lambda c: APPNP(2, 0.1, cached=c)]
+)
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("weights", [False, "messages"])
+def test_layers_that_keep_their_first_graph_are_explained_like_those_that_do_not(layer, used, weights):
+    class Kept(nn.Module):
+        def __init__(self, *, cached: bool) -> None:
+            super().__init__()
+            torch.manual_seed(2)
+            self.layer = layer(cached)
+
+        def forward(self, x, edge_index):
+            return torch.tanh(self.layer(x, edge_index))
+
+    data, other = ring(6), ring(5, seed=1)
+    plain_net, net = Kept(cached=False).double().eval(), Kept(cached=True).double().eval()
+    if used:  # as after training, on a graph of another size
+        net(other.x, other.edge_index)
+    before = {name: value for name, value in vars(net.layer).items() if "cached" in name}
+    expected = ig.graphs.explain(plain_net, data, node=2, target=1, edge_weights=weights)
+    found = ig.graphs.explain(net, data, node=2, target=1, edge_weights=weights)
+    assert expected.certificate.converged
+    assert found.node_values == pytest.approx(expected.node_values, abs=1e-12)
+    if weights:
+        assert found.weight_values == pytest.approx(expected.weight_values, abs=1e-12)
+        assert np.abs(found.weight_values).max() > 0.001
+    after = {name: value for name, value in vars(net.layer).items() if "cached" in name}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
 
 
 def test_what_cannot_reach_the_node_gets_exactly_nothing():
@@ -333,7 +425,7 @@ def test_baselines():
     data, net = ring(5), Convolutions()
     middle = data.x.mean(0)
     by_name = ig.graphs.explain(net, data, "mean", target=0)
-    by_row = ig.graphs.explain(net, data, middle, target=0)
+    by_row = ig.graphs.explain(net, data, middle.numpy(), target=0)
     by_dict = ig.graphs.explain(net, data, {"x": middle.expand(5, 3)}, target=0)
     assert np.array_equal(by_name.node_values, by_row.node_values)
     assert np.array_equal(by_name.node_values, by_dict.node_values)
@@ -382,19 +474,37 @@ def hetero() -> HeteroData:
         (lambda d: d.update({"edge_index": torch.ones(3, 4, dtype=torch.long)}), InputError, r"\(2, edges\)"),
         (lambda d: d.update({"edge_attr": torch.ones(5, 2).double()}), InputError, "a row for each edge"),
         (lambda d: d.update({"edge_weight": torch.ones(5).double()}), InputError, "a row for each edge"),
+        (lambda d: d.update({"edge_weight": torch.ones(12).long()}), InputError, r"edge_weight of torch\.int64.*\.float\(\)"),
     ],
 )
 def test_graphs_that_do_not_fit_are_refused(change, error, said):
     data = ring(6)
     change(data)
     with pytest.raises(error, match=said):
-        ig.graphs.explain(Convolutions(), data)
+        ig.graphs.explain(Convolutions(), data, edge_weights=True)
+    with pytest.raises(InputError, match="has no edge_index"):
+        ig.graphs.explain(Convolutions(), Data(x=torch.rand(4, 3).double()), edge_weights=True)
+
+
+def test_the_remedy_for_a_sparse_adjacency_gives_the_edges_back():
+    import torch_geometric
+
+    data = Data(x=torch.rand(4, 3).double(), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))  # directed
+    ends = data.edge_index
+    rows, size = torch.ones(3), (4, 4)
+    packed = Data(x=data.x, adj_t=torch.sparse_coo_tensor(ends.flip(0), rows, size, check_invariants=True).coalesce())
+    with pytest.raises(InputError, match="has no edge_index") as refused:
+        ig.graphs.explain(Convolutions(), packed)
+    code = str(refused.value).partition("(2, edges). ")[2].removesuffix(" makes it.")
+    exec(code, {"data": packed, "torch_geometric": torch_geometric})
+    assert sorted(packed.edge_index.T.tolist()) == sorted(ends.T.tolist())
 
 
 def test_bad_calls_say_what_to_do():
     data, net, by_node = ring(6), Convolutions(), Convolutions(pooled=False)
-    with pytest.raises(InputError, match="to_homogeneous"):
-        ig.graphs.explain(net, hetero())
+    for given in (hetero(), [data, hetero()], Batch.from_data_list([hetero(), hetero()])):
+        with pytest.raises(InputError, match="to_homogeneous"):
+            ig.graphs.explain(net, given)
     with pytest.raises(InputError, match="expected a Data"):
         ig.graphs.explain(net, data.x)
     with pytest.raises(InputError, match="no node features"):
@@ -405,8 +515,11 @@ def test_bad_calls_say_what_to_do():
         ig.graphs.explain(by_node, data, node=6)
     with pytest.raises(TargetError, match="Leave node= out"):
         ig.graphs.explain(net, data, node=1)
-    with pytest.raises(TargetError, match="2 targets for 1 graphs"):
+    with pytest.raises(TargetError, match="2 targets for 1 graph;"):
         ig.graphs.explain(net, data, target=[0, 1])
+    with pytest.raises(TargetError, match=r"got 2 nodes for 1 graph;.*data=\[data\] \* 2"):
+        ig.graphs.explain(by_node, data, node=[0, 4])
+    assert [one.node for one in ig.graphs.explain(by_node, [data] * 2, node=[0, 4], target=1)] == [0, 4]
     with pytest.raises(TargetError, match="Did you mean 'cats'"):
         ig.graphs.explain(net, data, target="cat", classes=["cats", "dogs"])
     with pytest.raises(OptionError, match="call="):
@@ -459,6 +572,8 @@ def test_what_a_result_says_and_writes(tmp_path):
         score="probability",
     )
     assert result.sentence.startswith("Dog (")
+    largest = max(result.parts(), key=lambda part: abs(part[1]))  # of nodes and edges
+    assert f"\nmost: {largest[0]} " in str(result)
     assert "for c, most of all by" in result.sentence
     assert "numbers good to" in result.sentence
     for ending in (".html", ".svg", ".png", ".pdf", ".json", ".csv"):

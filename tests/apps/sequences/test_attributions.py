@@ -136,6 +136,16 @@ def test_zeros_with_and_without_the_correction() -> None:
     assert "correct=False" in corrected.notes[0]
 
 
+def test_where_contributions_cancel_the_sentence_has_no_because() -> None:
+    """A score of the letters' numbers is that of all shuffles: what letters add up to is nothing."""
+    weights = torch.tensor([3.0, 0, 0, -3]).double()[:, None].expand(4, 30)
+    found = explain(linear(weights), "AAAAACGCGCTTTTTGCGCATATCACGTGT", shuffles=5, seed=1)
+    assert found.certificate.score == pytest.approx(found.certificate.baseline_score, abs=1e-5)
+    up, down = (max((one for one in found.seqlets if one.value * way > 0), key=lambda one: abs(one.value)) for way in (1, -1))
+    assert f": {up} raises it most, {down} lowers it most;" in found.sentence
+    assert "because" not in found.sentence
+
+
 def test_proteins_have_twenty_letters() -> None:
     alphabet = Alphabet.of("protein")
     sequence, weights = drawn(25, alphabet.letters), scan(20, 25)
@@ -143,7 +153,8 @@ def test_proteins_have_twenty_letters() -> None:
     np.testing.assert_allclose(found.values, (weights * (encoded(sequence, alphabet) - 0.05)).sum(0).numpy(), atol=1e-5)
     assert found.hypothetical is not None
     np.testing.assert_allclose(found.hypothetical, (weights - weights.mean(0)).numpy(), atol=1e-5)
-    shuffled = explain(linear(weights), sequence * 1, alphabet="protein", shuffles=4)
+    shuffled = explain(linear(weights), sequence, alphabet="protein", shuffles=4)
+    assert shuffled.baseline == "4 dipeptide shuffles (seed 0)"
     starts = torch.stack([encoded(one, alphabet) for one in dinucleotide_shuffle(sequence, 4)])
     np.testing.assert_allclose(
         shuffled.values, (weights * (encoded(sequence, alphabet) - starts)).sum(1).mean(0).numpy(), atol=1e-5
@@ -313,7 +324,11 @@ def test_layouts_and_tensors_give_the_same() -> None:
     again = explain(network, sequence, shuffles=2, target=0)
     np.testing.assert_allclose(turned.values, again.values, atol=1e-3 * again.certificate.magnitude)
     np.testing.assert_array_equal(explain(network, x, shuffles=2).values, plain.values)
-    np.testing.assert_array_equal(explain(network, x[None].float(), shuffles=2).values, plain.values)
+    for tensor in (x[None].float(), torch.stack([x, x]), torch.stack([x, x]).numpy()):  # (N, 4, L): as many results
+        results = explain(network, tensor, shuffles=2)
+        assert len(results) == len(tensor)
+        for one in results:
+            np.testing.assert_array_equal(one.values, plain.values)
     own = explain(network, sequence.translate(str.maketrans("ACGT", "TGCA")), alphabet="TGCA", baseline="uniform")
     np.testing.assert_allclose(own.values, explain(network, sequence, baseline="uniform").values, atol=1e-6)
     several = explain(network, [sequence, x], shuffles=2)
@@ -335,6 +350,8 @@ def test_names_of_outputs_and_targets() -> None:
     assert other.certificate.score == pytest.approx(float(outputs[best - 1]), rel=1e-5)
     single = explain(lambda x: network(x)[:, :1], sequence, classes=["no", "yes"], baseline="uniform")
     assert single.label == "yes"
+    with pytest.raises(TargetError, match=r"expected 0, 'yes', or none\. What speaks for 'no' has a minus sign"):
+        explain(lambda x: network(x)[:, :1], sequence, classes=["no", "yes"], target="no")
     assert single.said == ("yes" if outputs[0] > 0 else "no")
     # Outputs near each other, so that the baseline does not have the class already.
     chance = explain(lambda x: network(x) / 20, sequence, target=best, score="probability", baseline="uniform")
@@ -351,7 +368,16 @@ def test_names_of_outputs_and_targets() -> None:
         ("MKVLAAGIVGAL", {}, InputError, r"It could be protein, for which"),
         ("", {}, InputError, r"empty sequence"),
         (3.5, {}, InputError, r"got a float as a sequence"),
-        ([], {}, InputError, r"got a list as a sequence"),
+        (None, {}, InputError, r"got a NoneType as a sequence"),
+        ([], {}, InputError, r"got an empty list as a sequence"),
+        ([None], {}, InputError, r"got a NoneType as a sequence; expected letters, or a one-hot tensor"),
+        (torch.tensor([0, 1, 2, 3]), {}, InputError, r"shape \(4,\); expected one sequence, \(4, L\)"),
+        ("ACGT.ACGT", {}, InputError, r"Take such letters out, or write N for them"),
+        ("MKVL*", {"alphabet": "protein"}, InputError, r"A stop \(\*\) is no letter: take it off"),
+        ("MKUL", {"alphabet": "protein"}, InputError, r"Take such letters out, or write X for them"),
+        ("AD1R", {"alphabet": "AD"}, InputError, r"Take such letters out\.$"),
+        ("ACGTAC", {"args": (torch.zeros(1),)}, OptionError, r"got args, which a sequence decides itself"),
+        ("ACGTAC", {"batched": False, "groups": None}, OptionError, r"got batched, groups, which"),
         ("AAAAAAA", {}, InputError, r"nothing to shuffle; expected .*, or baseline='uniform'"),
         ("------", {"baseline": "zero"}, InputError, r"nothing but padding"),
         ("ACGTAC", {"baseline": "ACG"}, OptionError, r"expected one of shuffled, zero, uniform, or a sequence of 6 letters"),
@@ -367,7 +393,7 @@ def test_names_of_outputs_and_targets() -> None:
         ("ACGTAC", {"classes": ["a", "b"]}, OptionError, r"2 names in classes for 3 outputs"),
         (torch.zeros(5, 6), {}, InputError, r"shape \(5, 6\); expected 4 letters by L positions"),
         (torch.ones(4, 6), {}, InputError, r"adds up to 4 at position 1; expected 1, or 0 for padding"),
-        (torch.zeros(2, 4, 6), {}, InputError, r"expected one sequence, \(4, L\)"),
+        (torch.zeros(2, 2, 4, 6), {}, InputError, r"expected one sequence, \(4, L\)"),
     ],
 )
 def test_what_cannot_be_explained(sequence: object, how: dict[str, object], error: type[Exception], said: str) -> None:

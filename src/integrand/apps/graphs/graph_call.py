@@ -186,6 +186,27 @@ def _modules(model: Any) -> list[nn.Module]:
 
 
 @contextmanager
+def uncached(model: Any) -> Iterator[None]:
+    """A context in which layers compute anew what they keep from their first graph, such as ``GCNConv(..., cached=True)``.
+
+    Such layers take every later graph for the first one. Here a model sees graphs of several sizes, and edges of other
+    weights; afterwards it has what it kept before.
+
+    Args:
+        model: whose layers.
+    """
+    layers = [one for one in _modules(model) if getattr(one, "cached", None) is True]
+    kept = [{name: value for name, value in vars(one).items() if name.startswith("_cached")} for one in layers]
+    try:
+        for layer, held in zip(layers, kept, strict=True):
+            vars(layer).update(dict.fromkeys(held), cached=False)
+        yield
+    finally:
+        for layer, held in zip(layers, kept, strict=True):
+            vars(layer).update(held, cached=True)
+
+
+@contextmanager
 def scaled_messages(model: Any, factors: Tensor, edges: Tensor) -> Iterator[None]:
     """A context in which the message along each edge is multiplied by a factor, in every layer of PyTorch Geometric.
 

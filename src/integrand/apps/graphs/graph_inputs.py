@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from ...words import short_repr
 NODES, EDGES, WEIGHTS = "x", "edge_attr", "edge_weight"
 """What can be explained of a graph: the names are those of PyTorch Geometric."""
 
-Given = float | int | Tensor | Literal["mean"] | None
+Given = float | int | Tensor | np.ndarray[Any, Any] | Literal["mean"] | None
 """A baseline for one input: a number, one row for all nodes or edges, a tensor as the graph has it, or the mean of all rows."""
 
 
@@ -68,12 +69,13 @@ def edges_of(graph: Any) -> int:
 
 
 def listed(data: Any) -> tuple[tuple[Any, ...], bool]:
-    """The graphs that were given, and whether it was a single one: a ``Data``, a ``Batch`` or a list of ``Data``."""
+    """The graphs that were given, checked, and whether it was a single one: a ``Data``, a ``Batch`` or a list of ``Data``."""
     kinds = geometric("data")
-    if isinstance(data, kinds.HeteroData):
+    mixed = [one for one in (data if isinstance(data, Sequence) else [data]) if isinstance(one, kinds.HeteroData)]
+    if mixed:
         raise InputError(
-            f"got a {type(data).__name__} with nodes of {len(data.node_types)} types; expected a graph with one type of nodes, "
-            "a Data or a Batch of torch_geometric.data. data.to_homogeneous() makes one, if the model takes it."
+            f"got a {type(mixed[0]).__name__} with nodes of {len(mixed[0].node_types)} types; expected a graph with one type "
+            "of nodes, a Data or a Batch of torch_geometric.data. data.to_homogeneous() makes one, if the model takes it."
         )
     if isinstance(data, kinds.Batch):
         graphs, single = tuple(data.to_data_list()), False
@@ -85,13 +87,15 @@ def listed(data: Any) -> tuple[tuple[Any, ...], bool]:
             )
         graphs, single = (data,), True
     elif isinstance(data, Sequence) and data and all(isinstance(one, kinds.Data) for one in data):
-        return tuple(data), False
+        graphs, single = tuple(data), False
     else:
         raise InputError(
             f"got a {type(data).__name__} as graph; expected a Data, a Batch or a list of Data of torch_geometric.data."
         )
     if not graphs:
         raise InputError("got a batch without graphs; expected at least one.")
+    for number, graph in enumerate(graphs):
+        check_graph(graph, "the graph" if single else f"graph {number}")
     return graphs, single
 
 
@@ -109,7 +113,8 @@ def check_graph(graph: Any, place: str = "the graph") -> None:
             "data.x = torch.ones(data.num_nodes, 1) or torch.eye(data.num_nodes)."
         )
     if not isinstance(edges, Tensor):
-        hint = " Convert adj_t with torch_geometric.utils.to_edge_index." if graph.get("adj_t") is not None else ""
+        packed = graph.get("adj_t") is not None  # which has the edges the other way round
+        hint = " data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0) makes it." if packed else ""
         raise InputError(f"{place} has no edge_index; expected an integer tensor (2, edges).{hint}")
     if not isinstance(x, Tensor) or not x.is_floating_point():
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
@@ -155,8 +160,6 @@ def gathered(
         mixed_weights: take the weights that graphs have; else they are factors of messages, which are ones.
     """
     graphs, single = listed(data)
-    for number, graph in enumerate(graphs):
-        check_graph(graph, "the graph" if single else f"graph {number}")
     names = ["x"]
     of_edges = [graph.get(EDGES) for graph in graphs]
     if attributes and all(isinstance(given, Tensor) and given.is_floating_point() for given in of_edges):
@@ -187,6 +190,11 @@ def _tensor(graph: Any, name: str, mixed_weights: bool) -> Tensor:
     held: Tensor | None = graph.get(name)
     if held is None or (name == WEIGHTS and not mixed_weights):
         held = torch.ones(edges_of(graph), dtype=graph.x.dtype, device=graph.x.device)
+    if name == WEIGHTS and not held.is_floating_point():
+        raise InputError(
+            f"got edge_weight of {held.dtype}; expected floats, since gradients are taken of them. data.edge_weight = "
+            "data.edge_weight.float() makes them."
+        )
     out: Tensor = held.detach()
     return out
 
@@ -201,6 +209,8 @@ def _start(given: Given, tensor: Tensor, all_of_them: Sequence[Tensor], name: st
         return torch.cat(list(all_of_them)).mean(0).expand_as(tensor).clone()
     if isinstance(given, (int, float)):
         return torch.full_like(tensor, float(given))
+    if isinstance(given, np.ndarray):
+        given = torch.as_tensor(given)
     if not isinstance(given, Tensor):
         raise OptionError(f"got a {type(given).__name__} as baseline for {name}; expected a number, a tensor, None or 'mean'.")
     moved = given.to(tensor)

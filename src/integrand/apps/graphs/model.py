@@ -21,7 +21,7 @@ from ...render.notebook import ResultList
 from ...sum_errors import ErrorDraws
 from ...trees import flatten
 from ...words import shown
-from .graph_call import Call, Convention, UnionCall, Weights, convention_of, weights_route
+from .graph_call import Call, Convention, UnionCall, Weights, convention_of, uncached, weights_route
 from .graph_inputs import EDGES, NODES, WEIGHTS, Given, GraphSet, edges_of, gathered, listed, nodes_of
 from .result import GraphAttribution, GraphSums
 
@@ -89,7 +89,8 @@ def explain(
         raise OptionError(f"got {', '.join(taken)}, which a graph decides itself; expected other options. Leave it out.")
     convention = convention_of(model, call, kwargs)
     asked, single = listed(data)
-    route = weights_route(model, convention, asked, edge_weights)
+    with uncached(model):
+        route = weights_route(model, convention, asked, edge_weights)
     attributes = convention.style != "arguments" or EDGES in convention.names
     graphs = gathered(data, baseline, attributes=attributes, weights=route is not None, mixed_weights=route != "messages")
     convention.check(graphs)
@@ -101,13 +102,14 @@ def explain(
     groups = None if features else _groups(graphs)
     given = dict(zip(graphs.names, graphs.leaves, strict=True)), dict(zip(graphs.names, graphs.baseline, strict=True))
     how |= {"args": (which,), "batched": True, "groups": groups}
-    try:
-        result = integrated_gradients(union, *given, **how)
-    except RowsError:
-        if union.alone:
-            raise
-        union.alone = True  # such as a norm over all nodes that it gets, which is meant to be one over a graph
-        result = integrated_gradients(union, *given, **how)
+    with uncached(model):
+        try:
+            result = integrated_gradients(union, *given, **how)
+        except RowsError:
+            if union.alone:
+                raise
+            union.alone = True  # such as a norm over all nodes that it gets, which is meant to be one over a graph
+            result = integrated_gradients(union, *given, **how)
     naming = GraphNaming(tuple(classes), tuple(node_names), tuple(feature_names), tuple(edge_feature_names))
     naming.check(graphs)
     facts = _facts(model, convention, graphs, baseline, route)
@@ -165,7 +167,8 @@ def _nodes(node: int | str | Sequence[int | str], graphs: GraphSet, names: Seque
     node = _plain(node)
     asked = [node] * count if isinstance(node, (int, str)) else [_plain(one) for one in node]
     if len(asked) != count:
-        raise TargetError(f"got {len(asked)} nodes for {count} graphs; expected one, or one for each.")
+        hint = f" Several nodes of one graph: data=[data] * {len(asked)}." if count == 1 and asked else ""
+        raise TargetError(f"got {len(asked)} nodes for {count} graph{'s' * (count != 1)}; expected one, or one for each.{hint}")
     found = []
     for one, graph in zip(asked, graphs.graphs, strict=True):
         size = nodes_of(graph)
@@ -186,7 +189,7 @@ def _targets(target: int | str | Sequence[int | str], count: int, classes: Seque
         return target
     asked = [_plain(one) for one in target]
     if len(asked) != count:
-        raise TargetError(f"got {len(asked)} targets for {count} graphs; expected one, or one for each.")
+        raise TargetError(f"got {len(asked)} targets for {count} graph{'s' * (count != 1)}; expected one, or one for each.")
     return [_named(one, classes, "class") if isinstance(one, str) else int(one) for one in asked]
 
 

@@ -356,9 +356,8 @@ class GraphAttribution:
 
     def __str__(self) -> str:
         heed = "".join(f"\n{note}" for note in self.notes)
-        most = np.argsort(-np.abs(self.sums.nodes), kind="stable")[:5].tolist()
-        each = [plus_minus(float(self.sums.nodes[i]), float(self.sums.node_errors[i])) for i in most]
-        strongest = ", ".join(f"{self.name(i)} {said}" for i, said in zip(most, each, strict=True))
+        most = sorted((part for part in self.parts() if part[1]), key=lambda part: -abs(part[1]))[:5]
+        strongest = ", ".join(f"{name} {plus_minus(value, error)}" for name, value, error in most) or "nothing changes it"
         return shown(f"{self.answer}{heed}\nmost: {strongest}\n{self.certificate}", lines=True)
 
     __repr__ = short_repr

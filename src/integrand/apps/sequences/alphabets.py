@@ -101,15 +101,18 @@ class Alphabet:
             raise InputError(
                 f"got {shown(sequence[wrong])!r} at position {wrong + 1} of the sequence "
                 f"{shortened(shown(sequence), 40)!r}; expected letters of {self.name} ({self.letters}{more}, {GAP} for "
-                f"padding). {self._hint(capitals)}"
+                f"padding). {self._hint(capitals, capitals[wrong])}"
             )
         return capitals
 
-    def _hint(self, capitals: str) -> str:
+    def _hint(self, capitals: str, wrong: str) -> str:
         fits = [one.name for one in KNOWN.values() if set(capitals) <= {*one.letters, *one.spread, *one.same, GAP}]
         if fits:
             return f"It could be {fits[0]}, for which a network on {fits[0]} is needed (alphabet={fits[0]!r})."
-        return "Take such letters out, or write N or X for them."
+        if wrong == "*":
+            return "A stop (*) is no letter: take it off."
+        unknown = [letter for letter in ("N", "X") if letter in self.spread]  # of proteins, N is asparagine
+        return f"Take such letters out, or write {unknown[0]} for them." if unknown else "Take such letters out."
 
     def encoded(self, sequence: str) -> Floats:
         """One column per letter, (letters of the alphabet, L): one-hot, even shares of several, zeros for padding.

@@ -137,7 +137,7 @@ def sequence(
             what="sequences",
             unpack=SequenceAttribution.of_details,
             show=functools.partial(_show, verbose=verbose),
-            write=_write,
+            write=functools.partial(_write, network=network.name),
             title="What the network sees in the sequences",
             as_json=as_json,
         )
@@ -245,7 +245,7 @@ def _show(one: SequenceAttribution, *, verbose: bool) -> None:
         print_shown(figures(one.certificate))
 
 
-def _write(out: Path, found: list[SequenceAttribution], lead: str) -> None:
+def _write(out: Path, found: list[SequenceAttribution], lead: str, *, network: str) -> None:
     """Write the first results as a page, a picture, or bedGraph."""
     from ...files import write_text
     from ...render import sequence as pictures
@@ -261,5 +261,7 @@ def _write(out: Path, found: list[SequenceAttribution], lead: str) -> None:
         )
     options: dict[str, Any] = {"command": typed(), "lead": lead} if ending == ".html" else {}
     if ending == ".html":
-        options["meta"] = {"baseline": found[0].baseline}
+        options["meta"] = {"network": network, "baseline": found[0].baseline}
+    elif ending in PICTURES:
+        options["hypothetical"] = found[0].hypothetical is not None
     pictures.save([one.logo for one in found], out, **options)

@@ -39,6 +39,9 @@ SOURCES = {
 SHUFFLES = 20
 """Baselines that are averaged by default, as is usual in the field."""
 
+OWN = frozenset(("x", "args", "kwargs", "batched", "groups", "layer", "mask", "create_graph"))
+"""Options of :func:`integrand.integrated_gradients` that cannot be given for sequences, whose inputs are made here."""
+
 MOST_BASELINES = 1000
 """The most baselines for one sequence: a thousand shuffles have a standard error of a thirtieth of their spread."""
 
@@ -102,8 +105,8 @@ class SequenceModel:
         except RuntimeError as error:
             raise InputError(
                 f"the network does not take a tensor of shape {tuple(x.shape)} ({first_line(error)}); expected a sequence of "
-                "the length that it was made for, and layout= as it was trained: letters-positions for (N, letters, L), "
-                "positions-letters for (N, L, letters)."
+                "the length that it was made for, and alphabet= and layout= as it was trained: letters-positions for (N, "
+                "letters, L), positions-letters for (N, L, letters)."
             ) from error
         if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != 1:
             got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
@@ -129,6 +132,11 @@ class SequenceModel:
         **options: Any,
     ) -> SequenceAttribution:
         """Find which letters of a sequence made the output what it is; see :func:`explain` for the options."""
+        if taken := sorted(OWN & set(options)):
+            raise OptionError(
+                f"got {', '.join(taken)}, which a sequence decides itself; expected other options. What else the network takes "
+                "goes into a function around it: lambda x: network(x, more)."
+            )
         name, given = (sequence.name, sequence.sequence) if isinstance(sequence, FastaRecord) else ("", sequence)
         letters, columns = self._columns(given)
         answer = self._answer(columns, target)
@@ -160,13 +168,18 @@ class SequenceModel:
         if isinstance(sequence, str):
             text = "".join(sequence.split())
             return text, torch.as_tensor(self.alphabet.encoded(text)).to(self._like)
+        if not isinstance(sequence, (Tensor, np.ndarray)):
+            raise InputError(
+                f"got a {type(sequence).__name__} as a sequence; expected letters, or a one-hot tensor of shape "
+                f"({len(self.alphabet)}, L)."
+            )
         given = torch.as_tensor(sequence).detach()
         if given.ndim == 3 and len(given) == 1:
             given = given[0]
         if given.ndim != 2:
             raise InputError(
                 f"got a one-hot sequence of shape {tuple(given.shape)}; expected one sequence, ({len(self.alphabet)}, L), or "
-                f"(L, {len(self.alphabet)}) with layout='positions-letters'. Explain several one after the other."
+                f"(L, {len(self.alphabet)}) with layout='positions-letters'. integrand.sequences.explain takes several."
             )
         columns = given if self.layout == "letters-positions" else given.T
         return self.alphabet.decoded(columns.double().cpu().numpy()), columns.contiguous().to(self._like)
@@ -218,14 +231,19 @@ class SequenceModel:
         made = dinucleotide_shuffle(spelled, shuffles, seed=seed, fixed=unknown + GAP)
         if all(one == spelled for one in made):
             raise InputError(
-                "no other sequence has the same dinucleotides, so that there is nothing to shuffle; expected a longer or more "
-                "varied sequence, or baseline='uniform'."
+                f"no other sequence has the same {self._pairs}s, so that there is nothing to shuffle; expected a longer or "
+                "more varied sequence, or baseline='uniform'."
             )
         starts = torch.stack([torch.as_tensor(self.alphabet.encoded(one)).to(columns) for one in made])
         for i, letter in enumerate(spelled):  # a user's tensor may have shares of its own there
             if letter in unknown:
                 starts[:, :, i] = columns[:, i]
-        return starts, f"{shuffles} dinucleotide shuffle{'s' if shuffles > 1 else ''} (seed {seed})"
+        return starts, f"{shuffles} {self._pairs} shuffle{'s' if shuffles > 1 else ''} (seed {seed})"
+
+    @property
+    def _pairs(self) -> str:
+        """What neighbours are called, which shuffles keep."""
+        return "dipeptide" if self.alphabet.name == "protein" else "dinucleotide"
 
     def _given(self, baseline: Tensor, columns: Tensor) -> Tensor:
         given = baseline.detach().to(columns)
@@ -252,7 +270,11 @@ class SequenceModel:
             )
         if count == 1:
             if target not in (None, 0, "0", *names[-1:]):
-                raise TargetError(f"got target={target!r}, but the network has a single output; expected 0, or none.")
+                known = f", {names[-1]!r}" if names else ""
+                against = f" What speaks for {names[0]!r} has a minus sign." if len(names) == 2 and target == names[0] else ""
+                raise TargetError(
+                    f"got target={target!r}, but the network has a single output; expected 0{known}, or none.{against}"
+                )
             if not names:
                 return Answered(None, "")
             chance = float(torch.sigmoid(outputs[0]))
@@ -325,7 +347,8 @@ def explain(
         model: takes one-hot sequences, and gives (N,) or (N, outputs); or what :func:`load` gives, which knows its alphabet,
             layout and classes.
         sequence: letters; small (masked) ones count like others, those that stand for several (N, R, X ...) have even shares,
-            ``-`` is padding. Or a one-hot tensor in the layout, the name of a FASTA file, or a list of any of these.
+            ``-`` is padding. Or a one-hot tensor in the layout, one of several (N, letters, L), the name of a FASTA file, or a
+            list of any of these.
         alphabet: ``DNA`` (ACGT), ``RNA`` (ACGU), ``protein`` (ACDEFGHIKLMNPQRSTVWY), or the letters in the order of the
             network's rows.
         layout: ``letters-positions`` if the network takes (N, letters, L), ``positions-letters`` for (N, L, letters).
@@ -344,18 +367,21 @@ def explain(
         **options: further ones of :func:`integrand.integrated_gradients`.
 
     Returns:
-        A :class:`SequenceAttribution`; a list of them for a list, or for a FASTA file.
+        A :class:`SequenceAttribution`; a list of them for a list, a tensor of several, or a FASTA file.
     """
     bound = model if isinstance(model, SequenceModel) else of_module(model, alphabet=alphabet, layout=layout, classes=classes)
     how: dict[str, Any] = {"baseline": baseline, "shuffles": shuffles, "seed": seed, "background": background}
     how |= {"target": target, "score": score, "hypothetical": hypothetical, "correct": correct, "tol": tol} | options
     if isinstance(sequence, PathLike) or (isinstance(sequence, str) and is_fasta(sequence)):
         return ResultList(bound.explain(_good(record), **how) for record in read_fasta(sequence))
+    if isinstance(sequence, (Tensor, np.ndarray)) and sequence.ndim == 3:
+        sequence = list(sequence)
     if isinstance(sequence, (str, Tensor, FastaRecord, np.ndarray)):
         return bound.explain(sequence, **how)
     if not isinstance(sequence, Sequence) or not sequence:
+        empty = "n empty" if isinstance(sequence, Sequence) else ""
         raise InputError(
-            f"got a {type(sequence).__name__} as a sequence; expected letters, a one-hot tensor, or a list of them."
+            f"got a{empty} {type(sequence).__name__} as a sequence; expected letters, a one-hot tensor, or a list of them."
         )
     return ResultList(bound.explain(one, **how) for one in sequence)
 

@@ -18,6 +18,9 @@ NAMED, MUCH = 3, 2 / 3
 CONTRARY = 0.5
 """A seqlet that pulls the other way is named if it is at least this share as strong as the strongest that is named."""
 
+SAME = 0.01
+"""A score that moves by less than this share of its strongest seqlet is said to be where it was, by hand."""
+
 LONG = 24
 """Seqlets are cut to this many letters in a sentence."""
 
@@ -164,6 +167,11 @@ class Logo:
             parts = [f"most for {self.label} speaks {_listed(named)}" if named else f"nothing speaks for {self.label}"]
             parts += [f"most against it {_listed(against)}"] if against else []
             return f"{self.verdict}; {', '.join(parts)}; {trust(self.certificate)}."
+        move = abs(self.certificate.score - self.certificate.baseline_score)
+        if not self.said and self.seqlets and move < SAME * abs(self.seqlets[0].value):
+            pulls = [(self._strongest(1)[:1], "raises"), (self._strongest(-1)[:1], "lowers")]
+            both = [f"{_listed(named)} {does} it most" for named, does in pulls if named]
+            return f"{self.verdict}: {', '.join(both)}; {trust(self.certificate)}."
         way = 1 if up or self.said else -1
         named = self._strongest(way)
         if not named:
