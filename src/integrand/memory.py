@@ -191,6 +191,17 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
+def warn_lighter() -> None:
+    """Say that a single row takes less memory from now on, at the cost of time; and give back what nobody uses."""
+    warn(
+        "out of memory with a single row at a time; going on with activations recomputed block by block. Pass memory= "
+        "(bytes) to start there.",
+        MemoryBackoffWarning,
+    )
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def smaller(tried: int, error: BaseException, lighter: Callable[[], bool] | None = None) -> int:
     """How many rows to try after running out of memory with ``tried`` of them; an error at a single row.
 
@@ -200,12 +211,9 @@ def smaller(tried: int, error: BaseException, lighter: Callable[[], bool] | None
         lighter: lets a row take less memory from now on; whether it could.
     """
     if tried <= 1 and lighter is not None and lighter():
-        warn(
-            "out of memory with a single row at a time; going on with activations recomputed block by block. Pass memory= "
-            "(bytes) to start there.",
-            MemoryBackoffWarning,
-        )
-    elif tried <= 1:
+        warn_lighter()
+        return 1
+    if tried <= 1:
         raise MemoryLimitError(
             f"out of memory with a single row at a time ({error}). Expected room for one forward and backward pass, where "
             "possible with activations recomputed block by block; use a smaller input (a shorter text), a device with more "
@@ -213,8 +221,6 @@ def smaller(tried: int, error: BaseException, lighter: Callable[[], bool] | None
         ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    if tried <= 1:
-        return 1
     size = max(1, tried // 2)
     warn(
         f"out of memory with {tried} rows at a time; going on with {size}. Pass chunk={size} to start there.",

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 import integrand as ig
-from integrand.backends import checkpointing
-from integrand.backends.checkpointing import NOTE, blocks_of, checkpointed, saved_bytes
+from integrand.backends import checkpointing, full_precision
+from integrand.backends.checkpointing import NOTE, CheckpointedRun, blocks_of, checkpointed, saved_bytes
+from integrand.backends.torch_function import TorchFunction, build, undisturbed
 from integrand.errors import MemoryBackoffWarning, MemoryLimitError
 from integrand.evaluation.evaluator import Evaluator
 from integrand.evaluation.runner import Runner
@@ -194,6 +195,54 @@ def test_one_row_that_runs_out_of_memory(monkeypatch):
     assert "going on with activations recomputed block by block" in str(said[-1].message)
     torch.testing.assert_close(light.values, plain.values, rtol=1e-9, atol=1e-12)
     assert light.certificate.only.note == NOTE
+
+
+@pytest.mark.parametrize("tol", [0.02, 1e-4])
+def test_one_row_that_runs_out_of_memory_as_in_float32(tol, monkeypatch):
+    """A half-precision model fits; computed as in float32, to measure its rounding or for all of it, it does not."""
+    model, ids = stack().bfloat16(), words()
+    plain = ig.integrated_gradients(model, ids, layer="words", target=1, tol=tol, chunk=1)
+    exhausted(monkeypatch, 40_000)
+    with pytest.warns(MemoryBackoffWarning, match="recomputed block by block"):
+        light = ig.integrated_gradients(model, ids, layer="words", target=1, tol=tol, chunk=1)
+    assert light.certificate.only.precision == plain.certificate.only.precision
+    assert ("float32" in light.certificate.only.precision) == (light.certificate.only.note == NOTE) == (tol < 0.01)
+    torch.testing.assert_close(light.values, plain.values, rtol=1e-4, atol=1e-6)
+
+
+def test_a_try_as_in_float32_that_runs_out_of_memory(monkeypatch):
+    """Where there is not even room to find out whether the model can be computed so, it is tried with blocks recomputed."""
+    model, ids = stack().bfloat16(), words()
+    plain = ig.integrated_gradients(model, ids, layer="words", target=1, tol=1e-4)
+    tried = full_precision.in_full_precision
+
+    def limited(function: TorchFunction) -> TorchFunction | None:
+        if not isinstance(function.run, CheckpointedRun):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return tried(function)
+
+    monkeypatch.setattr(full_precision, "in_full_precision", limited)
+    with pytest.warns(MemoryBackoffWarning, match="recomputed block by block"):
+        light = ig.integrated_gradients(model, ids, layer="words", target=1, tol=1e-4)
+    assert light.certificate.only.precision == "float32 with bfloat16 weights"
+    assert light.certificate.only.note == NOTE
+    torch.testing.assert_close(light.values, plain.values, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(checkpointing, "blocks_of", lambda model: ())
+    other = ig.integrated_gradients(stack().bfloat16(), ids, layer="words", target=1, tol=0.1)
+    assert other.certificate.only.precision == "bfloat16", "without blocks it is what it can be"
+
+
+def test_a_try_as_in_float32_holds_one_graph_at_a_time():
+    model = stack().bfloat16()
+    x = model.words(words()).detach()
+    with undisturbed(model):
+        function = build(model.deep, x, target=1)
+        with Saved() as saved:
+            wide = full_precision.in_full_precision(function)
+        assert wide is not None
+        with Saved() as once:
+            wide.value_and_grad(tuple(leaf.clone() for leaf in wide.inputs), torch.zeros(1, dtype=torch.long))
+    assert saved.most <= 1.1 * once.most
 
 
 @pytest.mark.filterwarnings("ignore::integrand.errors.MemoryBackoffWarning")

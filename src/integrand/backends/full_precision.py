@@ -234,7 +234,9 @@ def in_full_precision(function: TorchFunction) -> TorchFunction | None:
         scores = wide.scores(points, rows)
         # What others' operations compute in inside is not known, whatever they give: quantised layers round there.
         known = all(map(known_node, nodes_behind([scores])))
-        wide.value_and_grad(points, rows)
+        wide.look_inside(scores)
+        with wide.backward():  # what one graph holds is much already
+            torch.autograd.grad(scores.sum(), points, allow_unused=True)
     except IntegrandError:
         return None
     except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:  # a kernel that knows half precision only

@@ -158,7 +158,7 @@ class Evaluator:
         self.workers: WorkerPool | None = None  # see evaluation.workers.shared_among
         self.shift: PrecisionShift | None = None  # what a lower precision does, where one is or was used
         self._runner = Runner(function)
-        chunks.lighter = self._runner.recompute
+        chunks.lighter = lambda: self._runner.recompute()  # of whichever runs
         self._seen = ProfileRecorder()
         self._soon: Nodes | None = None
         self._ahead: AskedAhead | None = None
@@ -176,13 +176,13 @@ class Evaluator:
     @cached_property
     def full(self) -> tuple[Runner, Sequence[Piece]] | None:
         """Runs a half-precision model as in float32, along the same paths; None where that cannot be done, or need not be."""
-        from ..backends.full_precision import in_full_precision, widened_piece
+        from ..backends.full_precision import widened_piece
 
         pieces = [widened_piece(piece) for piece in self.pieces]
         if self.workers is not None or self.runner.low or None in pieces:
             return None
-        function = in_full_precision(self.function)
-        return None if function is None else (Runner(function, graphs=False), [piece for piece in pieces if piece is not None])
+        runner = self._runner.in_full_precision()
+        return None if runner is None else (runner, [piece for piece in pieces if piece is not None])
 
     @contextmanager
     def in_full(self) -> Iterator[None]:
@@ -199,7 +199,6 @@ class Evaluator:
         assert self.full is not None
         weights = self.precision
         self._runner, self.pieces = self.full
-        self.chunks.lighter = self._runner.recompute
         self.chunks.measure_again()
         self.precision, self.epsilon, self.operations = f"float32 with {weights} weights", torch.finfo(torch.float32).eps, 1
 

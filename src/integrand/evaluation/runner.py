@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..backends.checkpointing import CheckpointedRun, recomputable
 from ..backends.precision import BACKWARD, PrecisionMode
 from ..backends.torch_function import TorchFunction
+from ..memory import out_of_memory, warn_lighter
 from ..trees import Leaves
 
 if TYPE_CHECKING:
@@ -59,6 +60,32 @@ class Runner:
         if self.mode.name == BACKWARD:  # what is computed again in a backward pass would be in TF32, too
             self.mode = PrecisionMode()
         return True
+
+    def in_full_precision(self) -> Runner | None:
+        """Runs a half-precision model as in float32; None where that cannot be done.
+
+        A row takes twice the memory then: where there is none for it, activations are recomputed block by block.
+        """
+        from ..backends.full_precision import in_full_precision
+
+        function, light = None, False
+        try:
+            function = in_full_precision(self.function)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            light = True
+        if light:  # what the error held is free by now
+            if self.recomputes or not self.blocks:
+                return None
+            warn_lighter()
+            function = in_full_precision(replace(self.function, run=CheckpointedRun(self.function.run, self.blocks)))
+        if function is None:
+            return None
+        runner = Runner(replace(function, run=self.function.run), graphs=False)
+        if light:
+            runner.recompute()
+        return runner
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> tuple[Tensor, Leaves]:
         """Scores (N,) and gradients (N, ...) at points (N, ...), row i on the path of example ``rows[i]``."""
