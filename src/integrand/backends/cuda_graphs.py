@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from ..errors import quiet
 from ..functions.call import ModelCall
 from ..functions.model_notes import notes_of
 from ..functions.model_state import PROCESS, all_modules, in_train_mode, modules_of
@@ -108,8 +109,11 @@ class CapturedGraph:
             graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
                 scores, gradients = _eager(own, mode, tuple(leaf.detach() for leaf in points), labels)
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with quiet(UserWarning):  # of an empty graph, where memory ran out before anything was captured
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         torch.cuda.current_stream().wait_stream(side)
         return CapturedGraph(graph, tuple(_tensors(own)), points, labels, scores, gradients)
 
