@@ -232,6 +232,27 @@ def narrow(rng: np.random.Generator) -> Trial:
     return _trial(nn.ReLU, lambda rows: network(rows)[:, 0], x, torch.zeros_like(x), f"{d}-{width}x{depth}")
 
 
+def few_units(rng: np.random.Generator) -> Trial:
+    """A few ReLUs that see many features, and a smooth network on top: few kinks, and no linear regions to follow.
+
+    Between the times at which a ReLU turns, which are known, gradients are smooth.
+    """
+    d, units = 512, int(rng.choice([6, 12, 24, 48]))
+    kinks, head = _network(rng, [d, units], nn.ReLU), _network(rng, [units, 16, 1], nn.Tanh)
+    x = torch.tensor(rng.normal(size=(1, d)))
+
+    def function(rows: Tensor) -> Tensor:
+        return head(kinks(rows).relu())[:, 0]
+
+    at_zero, at_one = kinks(torch.cat([0 * x, x])).numpy()
+    turns = at_zero / (at_zero - at_one)
+    ends = np.r_[0.0, np.sort(turns[(turns > 0) & (turns < 1)]), 1.0]
+    nodes, weights = (part / 2 for part in np.polynomial.legendre.leggauss(32))
+    times = torch.tensor(ends[:-1, None] + np.diff(ends)[:, None] * (0.5 + nodes)).flatten()
+    exact = (gradients(function, x, 0 * x, times) * torch.tensor(np.outer(np.diff(ends), weights)).view(-1, 1)).sum(0)
+    return Trial(f"{units} units", function, x, 0 * x, exact.numpy())
+
+
 # ---- networks of many features, whose claims may rest on few nodes ----------------------------------------------------------
 
 SMOOTH = (nn.Tanh, nn.GELU, nn.Softplus, nn.Sigmoid, nn.SiLU)
@@ -312,6 +333,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "ordinary": ordinary,
     "ranking": ranking,
     "narrow": narrow,
+    "few units": few_units,
     "hard feature": hard_feature,
     "twins": twins,
     "four ReLUs": four_relus,

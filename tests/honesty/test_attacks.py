@@ -22,6 +22,8 @@ DRAWN = [
     ("ordinary", 0.01, 40),
     ("ranking", 0.01, 60),
     ("narrow", 0.01, 60),
+    ("few units", 0.05, 50),
+    ("few units", 0.01, 100),
     ("hard feature", 0.001, 60),
     ("twins", 0.01, 100),
     ("twins", 0.001, 75),
@@ -40,6 +42,10 @@ MOST = {"twins": 0.04, "four ReLUs": 0.04, "needles": 0.04}
 """Of those that claim convergence, how many may be off by more than three times the tolerance; none of the other families."""
 
 
+LATE = {"few units": 0.03}
+"""How many may be beyond the tolerance, where those are not 2% but the 3% that the README grants: none of them far."""
+
+
 def far_off(found: list[Claim]) -> list[Claim]:
     return [c for c in found if c.converged and c.measured > 3 * c.tol]
 
@@ -53,7 +59,7 @@ def test_few_are_fooled(family: str, tol: float, count: int) -> None:
     assert len(wrong) <= MOST.get(family, 0.0) * len(claiming), wrong
     if family not in MOST:
         late = [c for c in claiming if c.measured > c.tol]
-        assert len(late) <= 0.02 * len(claiming), late
+        assert len(late) <= LATE.get(family, 0.02) * len(claiming), late
 
 
 @pytest.mark.parametrize("slope", [2000.0, 3000.0])

@@ -46,6 +46,10 @@ STENCIL = 9
 ALL_KINKS = 0.5
 """The last candidate's nested difference over the first one's, from which on gradients have kinks and nothing else."""
 
+BY_CHANCE = 0.5
+"""Over the first candidate's error: down to this, another one's is smaller by chance, where gradients have kinks and nothing
+else. A rule of higher order is no better there, so that the smaller one of two estimates would be too small."""
+
 MANY = 256
 """Panels, at the most, whose differences are compared with each other."""
 
@@ -250,6 +254,8 @@ class ErrorEstimator:
         for k, one in enumerate(active):
             # Where two are as good as each other, rounding must not decide.
             best = min(range(len(errors)), key=lambda candidate: errors[candidate][k] * (1 + 1e-6 * candidate))
+            if one.kinked and errors[best][k] > BY_CHANCE * errors[0][k]:
+                best = 0
             one.broad = self._broad(float(sizes[k, 2 * best + 1]), float(roots[k, 2 * best + 1]))
             factor = one.first_caution
             error, size, name = errors[best][k] * factor, float(sizes[k, 2 * best]), self.rule.candidates[best].name
