@@ -203,8 +203,8 @@ BAD = {
     "a profile of floats": ("batch", described("profile.piece", dtype="F64"), r"profile\.piece has type 'F64' and shape"),
     "columns of a profile": (
         "batch",
-        described("profile.mass", shape=[37, 3]),
-        r"profile\.mass has type 'F64' and shape \(37, 3\)",
+        lambda _, t: t["profile.mass"]["shape"].append(1),
+        r"profile\.mass has type 'F64' and shape \(\d+, 1\)",
     ),
     "draws without a scale": ("batch", lambda _, t: t.update(spare=t.pop("draws.scale")), r"'draws\.scale' is not there"),
     "draws of other features": ("batch", described("draws.draws", shape=[3, 12, 4]), r"expected F8_E5M2 and \(3, some, 6\)"),
