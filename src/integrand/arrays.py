@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 
 
 def on_device(
-    values: NDArray[np.generic] | Sequence[float] | Sequence[int] | float,
+    values: NDArray[np.generic] | Sequence[float] | Sequence[int],
     device: torch.device,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
