@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .arrays import on_device
 from .attribution import Attribution, columns_of
 from .backends import Backend
 from .backends.precision import Precision
@@ -33,7 +32,7 @@ from .paths.guided import STEERED_BREAK
 from .paths.steering import Steered
 from .quadrature.fixed_rules import RULES, Rule
 from .quadrature.panel_rules import FIVE_POINT
-from .trees import Leaves, Tensors, add_rows, flat, matched, unflat
+from .trees import Leaves, Tensors, add_rows, flat, matched, on_device, unflat
 from .version import version_of as version_of
 
 BACKENDS = {"torch": "torch_function"}

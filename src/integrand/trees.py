@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .errors import InputError
@@ -205,3 +207,16 @@ def _not_floating(name: str, leaf: Tensor) -> str:
         f"{name} has dtype {leaf.dtype}; expected floating point, since a path runs between whole numbers. Convert pixels with "
         f"{name}.float(); for token ids name the embedding with layer=; pass masks and lengths through kwargs=."
     )
+
+
+def on_device(
+    values: NDArray[np.generic] | Sequence[float] | Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Numbers of the host as a tensor on a device, without waiting for what the device was asked for before.
+
+    ``torch.as_tensor(values, device=...)`` waits until a GPU has done all that it was asked for, so that nothing can be asked
+    for ahead. The numbers are taken from the host before this returns, which only CUDA says of memory that is not pinned.
+    """
+    return torch.as_tensor(values, dtype=dtype).to(device, non_blocking=device.type == "cuda")

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints, on_device
+from ..arrays import Bools, Floats, Ints
 from ..functions.call import RunsRows
 from ..functions.model_state import PROCESS, tf32
-from ..trees import Leaves
+from ..trees import Leaves, on_device
 from .torch_function import TorchFunction
 
 Precision = Literal["auto", "float32", "tf32-backward", "tf32", "bfloat16", "float16"]

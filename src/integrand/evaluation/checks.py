@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..backends.precision import ROUNDING
 from ..errors import NonFiniteError, RowsError
 from ..functions.function import Function
 from ..functions.randomness import FEWEST_CALLS, SHRINKS, in_float64, refuse_randomness, scores_again
 from ..paths.base import Nodes
-from ..trees import Leaves
+from ..trees import Leaves, on_device
 
 if TYPE_CHECKING:
     from .evaluator import Evaluator

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..backends.checkpointing import NOTE, saved_bytes
 from ..backends.precision import ROUNDING, PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
@@ -23,7 +23,7 @@ from ..functions.model_notes import notes_at
 from ..memory import in_chunks, out_of_memory
 from ..paths.base import Nodes, Piece
 from ..profile import Profile
-from ..trees import Leaves, add_columns, flat
+from ..trees import Leaves, add_columns, flat, on_device
 from .checks import check_finite
 from .chunks import CHANNELS_LAST, Chunks
 from .progress import Progress, Reporter

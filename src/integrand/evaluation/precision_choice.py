@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..backends.precision import BACKWARD, GRADIENT_ROUNDING, Precision, PrecisionMode, PrecisionShift
 from ..errors import OptionError
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT
-from ..trees import Leaves, add_rows, flat
+from ..trees import Leaves, add_rows, flat, on_device
 from .checks import two_parts
 from .evaluator import Evaluator
 

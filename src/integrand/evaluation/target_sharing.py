@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ..arrays import on_device
 from ..backends.checkpointing import CheckpointedRun
 from ..backends.torch_function import TorchFunction
 from ..errors import GradientError, IntegrandError
 from ..functions.call import ModelCall, take
 from ..functions.layer import LayerCall
 from ..paths.base import Piece
-from ..trees import Leaves
+from ..trees import Leaves, on_device
 from .checks import check_finite
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..backends.precision import BACKWARD, Precision, PrecisionMode
 from ..certificate import ExampleCertificate, Status
 from ..errors import ModelError
@@ -36,6 +36,7 @@ from ..evaluation.evaluator import Evaluator
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FIVE_POINT, PanelRule
 from ..quadrature.refinement import plan
+from ..trees import on_device
 from .certify import CertificateWriter, Decision, Outcome, draws_kept, no_draws
 from .error import USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation, may_be_broad, places
 from .mesh import NONE, GroupedPanels, Mesh, Split

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..evaluation.evaluator import Evaluator, has_float64
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import FEW_FEATURES, estimate, norms_of
 from ..sum_errors import STORED, ErrorDraws
+from ..trees import on_device
 from ..words import number
 from .error import Estimate, OpenExample
 from .mesh import Mesh, Panels, Split

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints, on_device
+from ..arrays import Bools, Floats, Ints
 from ..evaluation.evaluator import Evaluated
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import (
@@ -24,6 +24,7 @@ from ..quadrature.panel_rules import (
     raising,
     swing,
 )
+from ..trees import on_device
 from .mesh import GroupedPanels, Mesh
 from .unseen import UnseenChange
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows, graphs_outdated_along
@@ -18,6 +18,7 @@ from ..paths.base import Nodes
 from ..quadrature.fixed_rules import Rule, between_nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
 from ..sum_errors import ErrorDraws
+from ..trees import on_device
 from .certify import DRAWS_BYTES, Outcome, no_draws, note_draws, note_of_rounding, path_ends, told, visible
 from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
 

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..certificate import CurveCertificate, ExampleCertificate, Status
 from ..errors import IntegrandError
 from ..evaluation.checks import noise, score_rounding
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.target import Scorer
 from ..paths.base import Nodes
-from ..trees import add_rows, flat
+from ..trees import add_rows, flat, on_device
 from .certify import Decision, path_ends, relative, visible
 from .region_lines import Finder, LinearRegions
 from .region_network import NotExactError, Refusal, whole

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints, on_device
+from ..arrays import Floats, Ints
 from ..evaluation.evaluator import Evaluated, Evaluator, has_float64
 from ..functions.model_notes import release_graphs
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import KINKED, SKETCH, PanelRule, measure, weighed
-from ..trees import add_rows
+from ..trees import add_rows, on_device
 
 STORE_BYTES = 1 << 30
 """Gradients that may be kept, where the user names no limit."""

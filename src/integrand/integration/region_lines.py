@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints, on_device
+from ..arrays import Bools, Floats, Ints
 from ..backends.torch_function import TorchFunction
 from ..errors import quiet
 from ..evaluation.evaluator import Evaluator
 from ..memory import out_of_memory
 from ..paths.base import Nodes
 from ..tracing.program import Operation, Ref
-from ..trees import Leaves
+from ..trees import Leaves, on_device
 from .region_network import (
     COMPARISONS,
     TRACED,

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ..arrays import on_device
 from ..backends.torch_function import TorchFunction
 from ..errors import IntegrandError
 from ..functions.target import Scorer, main_tensor
@@ -20,7 +19,7 @@ from ..memory import all_rows
 from ..tracing.backward import Kind, kind_of, smallest
 from ..tracing.program import Operation, Program, Ref, Values
 from ..tracing.tracer import trace
-from ..trees import add_rows
+from ..trees import add_rows, on_device
 
 
 class NotExactError(Exception):

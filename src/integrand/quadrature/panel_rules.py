@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Bools, Floats, Ints, on_device
+from ..arrays import Bools, Floats, Ints
+from ..trees import on_device
 from .fixed_rules import Rule, romberg
 
 CAUTION = 1.03
