@@ -171,6 +171,10 @@ class Hush:
         category: the warnings that are not shown.
     """
 
+    pattern = "(?!)"
+    """The regular expression that replaces this filter where filters are copied, as scikit-learn's ``Parallel`` copies them. It
+    matches nothing: a copy applies to every thread, and may stay, so it must silence no warning."""
+
     def __init__(self, category: type[Warning]) -> None:
         self.entry = ("ignore", self, category, None, 0)  # as in warnings.filters, where this stands for a regular expression
         self.threads: Counter[int] = Counter()

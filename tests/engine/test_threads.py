@@ -410,6 +410,20 @@ def test_silence_is_for_one_thread() -> None:
         warnings.warn("shown", ConvergenceWarning, stacklevel=1)
 
 
+def test_scikit_learn_copies_the_filters_of_a_silent_thread() -> None:
+    """Its ``Parallel`` rebuilds every filter from ``.pattern``; a copy holds in all threads, so it silences none of them."""
+    parallel = pytest.importorskip("sklearn.utils.parallel")
+
+    def say(number: int) -> int:
+        warnings.warn("shown", UserWarning, stacklevel=1)
+        return number
+
+    filters = list(warnings.filters)
+    with quiet(ConvergenceWarning, UserWarning), pytest.warns(UserWarning, match="shown"):
+        assert parallel.Parallel(n_jobs=1)(parallel.delayed(say)(number) for number in range(3)) == [0, 1, 2]
+    assert warnings.filters == filters
+
+
 # Cores
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from integrand import tables
-from integrand.errors import IntegrandError, ModelError, TrainModeError
+from integrand.errors import GradientError, IntegrandError, ModelError, TrainModeError
 from tests.apps.tables.people import CITIES, KINDS, Mixed, people
 
 pd = pytest.importorskip("pandas")
@@ -181,6 +181,15 @@ def test_a_model_of_scikit_learn_is_told_apart():
     frame = table()
     with pytest.raises(ModelError, match="got a LinearRegression of scikit-learn"):
         tables.explain(linear.LinearRegression().fit(frame, frame["a"]), frame)
+
+
+def test_a_forest_inside_a_function_has_no_gradient():
+    """A forest runs its trees with scikit-learn's ``Parallel``, which copies the filters for warnings of this package too."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    frame = table()
+    forest = ensemble.RandomForestClassifier(n_estimators=2).fit(frame.to_numpy(), frame.a > 1)
+    with pytest.raises(GradientError, match="has no gradient"):
+        tables.explain(lambda x: torch.tensor(forest.predict_proba(x.detach().numpy())), frame, rows=[0], target=1)
 
 
 def test_a_model_in_train_mode_is_left_as_it_is():
