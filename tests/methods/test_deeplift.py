@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import captum.attr
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from integrand.certificate import Status
-from integrand.errors import NonFiniteError, OperationError, OptionError
+from integrand.errors import ConvergenceWarning, NonFiniteError, OperationError, OptionError
 from integrand.methods import DeepLift
 
 D = torch.float64
@@ -221,6 +223,52 @@ def test_a_condition_that_is_the_same_at_both_ends_is_a_constant():
 def test_a_baseline_outside_the_domain_is_refused():
     with pytest.raises(NonFiniteError, match=r"baseline"):
         DeepLift()(lambda x: x.log().sum(1), torch.ones(1, 2))
+
+
+def common_shift(seed):
+    """A network with equal logits, but for biases: a common move of 3e5, and softmax does not change with it."""
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(40, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 10), nn.Softmax(1))
+    for layer in net[::2]:
+        nn.init.ones_(layer.weight)
+    return net.eval()
+
+
+@pytest.mark.parametrize("method", [DeepLift(), REVEAL, DeepLift(multipliers=True)], ids=["rescale", "reveal", "multipliers"])
+def test_the_stated_rounding_covers_what_a_common_shift_of_the_logits_costs(method):
+    x = torch.arange(40.0)[None]
+    for seed in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = method(common_shift(seed), x, target=2)
+        one = result.certificate.only
+        # The exact attributions are zero: all that there is is wrong.
+        assert one.error > 0.3
+        if not method.multipliers:
+            assert abs(one.residual) <= one.error * one.magnitude
+
+
+def test_values_that_rounding_has_made_up_are_not_called_exact():
+    with pytest.warns(ConvergenceWarning, match=r"float32 are not precise enough.*float64"):
+        result = DeepLift()(common_shift(0), torch.arange(40.0)[None], target=2)
+    assert result.certificate.only.status is Status.NOISE
+
+
+def test_rounding_of_a_large_common_move_is_stated_to_its_size():
+    """Logits that move together by about a hundred times as much as they differ: the values keep three to four digits."""
+    ratios = []
+    for seed in range(6):
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(10, 32), nn.GELU(), nn.Linear(32, 3), nn.Softmax(1)).eval()
+        with torch.no_grad():
+            net[2].weight.copy_(30 * torch.randn(1, 32) + 0.1 * torch.randn(3, 32))
+        x = torch.randn(2, 10)
+        rough, fine = DeepLift()(net, x, target=1), DeepLift()(net.double(), x.double(), target=1)
+        off = (rough.values - fine.values).abs().sum(1)
+        ratios += [float(miss / (one.error * one.magnitude)) for miss, one in zip(off, rough.certificate, strict=True)]
+    assert sum(ratio <= 1 for ratio in ratios) >= 0.7 * len(ratios)
+    assert max(ratios) < 10
+    assert min(ratios) > 1e-3  # it is no blanket claim
 
 
 def test_options_and_certificate():

@@ -35,6 +35,9 @@ from ..version import version_of
 
 T = TypeVar("T")
 
+MAX_ROUNDING = 0.1
+"""Values whose sum misses more than this share of their magnitude are not called exact: rounding has made them up."""
+
 MOST_POINTS = 4 << 20
 """How many numbers the points of one chunk may hold where no memory was measured: 32 MB in float64, safe on any device."""
 
@@ -105,6 +108,7 @@ class Method(abc.ABC):
             result = self.attribute(problem)
             if result.certificate[0].status is Status.EXACT and (self.sensitive or problem.half):
                 result = _with_rounding(result, self.attribute(problem.at_rounded_input()))
+                warn_if_missed(result.certificate)
         return dataclasses.replace(result, meta=result.meta | {"method": self.name, "settings": repr(self)})
 
     @property
@@ -129,6 +133,7 @@ class Problem:
         chunk: rows to run at a time.
         progress: a bar or a callback to tell of the progress.
         ends: the scores at the input and at the baselines (their mean), (examples,) each, where they are known already.
+        rounded: whether this run measures rounding: a method may then round its intermediate values differently.
     """
 
     function: TorchFunction
@@ -138,6 +143,7 @@ class Problem:
     chunk: int | None = None
     progress: ProgressOption = False
     ends: tuple[Floats, Floats] | None = None
+    rounded: bool = False
 
     @property
     def examples(self) -> int:
@@ -170,7 +176,7 @@ class Problem:
             inputs.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
         scores = torch.as_tensor(scores_again(self.function, tuple(inputs))).to(self.function.at_input)
         function = dataclasses.replace(self.function, inputs=tuple(inputs), at_input=scores)
-        return dataclasses.replace(self, function=function, ends=None)
+        return dataclasses.replace(self, function=function, ends=None, rounded=True)
 
     def evaluator(self) -> Evaluator:
         """An evaluator of gradients and scores on the lines from the baselines to the input; piece i starts at baseline i."""
@@ -210,6 +216,12 @@ class Problem:
         # Completeness is asked of all features, also of those that belong to no group.
         total = (found.values.double().sum(1) if found.total is None else found.total.double()).cpu().numpy()
         size = values.double().abs().sum(1).cpu().numpy()
+        residual = total - (score - base)
+        error = np.broadcast_to(found.error, self.examples)
+        if np.isnan(found.tol) and all(promise.kept for promise in found.promises if promise.axiom == "completeness"):
+            # The exact values would miss nothing: what the sum misses is rounding.
+            scale = size if found.scale is None else found.scale.double().cpu().numpy()
+            error = np.fmax(error, np.divide(abs(residual), scale, out=np.zeros(self.examples), where=scale > 0))
         examples = []
         for i in range(self.examples):
             one = evaluator.certificate(
@@ -217,9 +229,9 @@ class Problem:
                 found.tol,
                 score=float(score[i]),
                 baseline_score=float(base[i]),
-                residual=float(total[i] - (score[i] - base[i])),
+                residual=float(residual[i]),
                 magnitude=float(size[i]),
-                error=float(np.broadcast_to(found.error, self.examples)[i]),
+                error=float(error[i]),
                 status=found.status_of(i),
                 rule=found.rule,
                 knob=found.knob,
@@ -307,6 +319,7 @@ class Found:
         compares: whether the method compares the input with the baseline.
         knob: what to raise where the tolerance was not met.
         total: (examples,) the sum over all features, where the values leave some out.
+        scale: (examples,) the sum of the magnitudes that ``total`` adds up, where the values are not in units of the score.
         notes: what the certificate should say besides, one text per example.
         extras: further (examples, features or groups) or (examples,) tensors.
     """
@@ -322,6 +335,7 @@ class Found:
     compares: bool = True
     knob: str = "draw more samples"
     total: Tensor | None = None
+    scale: Tensor | None = None
     notes: tuple[str, ...] = ()
     extras: dict[str, Tensor] = field(default_factory=dict)
 
@@ -334,14 +348,16 @@ class Found:
 
 
 def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
-    """An exact result with an estimate of its rounding error: three times what rounding the input changes, relative."""
+    """An exact result with an estimate of its rounding error: three times what other rounding changes, relative."""
     first, second = (flat(_rows(one)).double() for one in (result, again))
     change, size = (first - second).abs().sum(1).tolist(), first.abs().sum(1).tolist()
     examples = []
     for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
         gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
-        error = 3 * off / whole if whole else 0.0
-        examples.append(dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards))
+        error = max(one.error, 3 * off / whole) if whole else 0.0
+        known = dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards)
+        noisy = one.error > MAX_ROUNDING  # which the sum proves; the rest may be a tie that another rounding breaks
+        examples.append(dataclasses.replace(known, status=Status.NOISE, tol=MAX_ROUNDING) if noisy else known)
     return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
 
 
