@@ -65,7 +65,7 @@ ON_THE_WAY = {
     "OwnModelQuestion", "OwnExample", "FeatureParts", "AxiomCase", "ExplainedCase", "Finding", "Piece", "Nodes", "PanelRule",
     "PanelSums", "LogWeights", "Map", "PagePicture", "PageRival", "ImagePage", "Journey", "Drawing", "Block", "Grid", "Example",
     "Scene", "PictureOptions", "Reference", "StoredResult", "Known", "Written", "Tree", "StoredQuestion", "StoredLine",
-    "StoredGrid", "AskedClass", "ClassTally", "ListedInput", "TableFigures", "TruthCheck",
+    "StoredGrid", "AskedClass", "ClassTally", "ListedInput", "TableFigures", "TruthCheck", "ModelInputs",
 }  # fmt: skip
 """What is made on the way to a result, or to draw one, and shown to nobody."""
 

@@ -168,3 +168,40 @@ def by_hand(score: Callable[[list[Tensor]], Tensor], ends: list[Tensor], starts:
         for total, gradient, end, start in zip(totals, gradients, ends, starts, strict=True):
             total += (weight * gradient * (end - start)).sum((0, 2))
     return totals
+
+
+def seer(kind: str) -> tuple[Any, Any, str, dict[str, Tensor]]:
+    """A language model that also sees, in float64: the model, its tokenizer, a prompt with an image in it, and the image."""
+    torch.manual_seed(4)
+    tokenizer = bytes_bpe("llama")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    marks: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 2, "initializer_range": 0.3}
+    words: dict[str, Any] = {"vocab_size": 320, "num_key_value_heads": 1, "max_position_embeddings": 64, **SMALL, **marks}
+    sight: dict[str, Any] = {"image_size": 16, "patch_size": 8, "initializer_range": 0.3, **SMALL}
+    prompt, pixels = "The capital of " + 4 * "<image>" + " is", torch.randn(1, 3, 16, 16, dtype=torch.float64)
+    given = {"pixel_values": pixels}
+    if kind == "llava":
+        both = {"vision_config": hf.CLIPVisionConfig(**sight), "text_config": hf.LlamaConfig(rms_norm_eps=1e-2, **words)}
+        config: Any = hf.LlavaConfig(**both, image_token_index=image, vision_feature_layer=-1)
+        return hf.LlavaForConditionalGeneration(config).double().eval(), tokenizer, prompt, given
+    if kind == "gemma3":
+        both = {"vision_config": hf.SiglipVisionConfig(**sight, vision_use_head=False)}
+        both |= {"text_config": hf.Gemma3TextConfig(head_dim=8, sliding_window=32, rms_norm_eps=1e-2, **words)}
+        config = hf.Gemma3Config(**both, image_token_index=image, image_token_id=image, mm_tokens_per_image=4)
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        given |= {"token_type_ids": (ids == image).long()}  # within an image, tokens see each other both ways
+        return hf.Gemma3ForConditionalGeneration(config).double().eval(), tokenizer, prompt, given
+    if kind == "idefics3":
+        both = {"text_config": hf.LlamaConfig(rms_norm_eps=1e-2, **words)}
+        config = hf.Idefics3Config(vision_config=sight, **both, image_token_id=image, scale_factor=1, pad_token_id=1)
+        return hf.Idefics3ForConditionalGeneration(config).double().eval(), tokenizer, prompt, {"pixel_values": pixels[None]}
+    assert kind == "qwen2-vl"
+    turns = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}
+    sight = {"depth": 1, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4}
+    both = {"text_config": {**words, "rope_parameters": turns, "rms_norm_eps": 1e-2}, "vision_config": sight}
+    config = hf.Qwen2VLConfig(**both, image_token_id=image, vision_start_token_id=5, vision_end_token_id=6)
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    given = {"pixel_values": torch.randn(16, 96, dtype=torch.float64), "image_grid_thw": torch.tensor([[1, 4, 4]])}
+    given |= {"mm_token_type_ids": (ids == image).int()}
+    return hf.Qwen2VLForConditionalGeneration(config).double().eval(), tokenizer, prompt, given

@@ -20,6 +20,7 @@ from ...functions.layer import of_this_thread
 from ...functions.target import ReadOut, Score
 from ...memory import out_of_memory
 from .encoding import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
+from .model_inputs import OWN, ModelInputs, model_inputs, naming_inputs
 from .result import Generated
 from .text_run import Fill, Known, Looked, TextRun, Values, baseline_words, fixed_of, integrate, look, picked, slots_of
 
@@ -69,6 +70,7 @@ def attribute(
         examples += certificate.examples
         chances += sure
     meta = {"model": type(model).__name__, "baseline": baseline_words(baseline), "score": score}
+    meta |= {"same at the baseline": ", ".join(written.inputs.names)} if written.inputs.names else {}
     reach = tuple(written.source + i for i in chosen)
     shown, together = tuple(names[i] for i in chosen), Certificate(tuple(examples), certificate.promises)
     spelled = tuple("" if i and found_out[i][1] == found_out[i - 1][1] else names[i] for i in chosen)
@@ -85,11 +87,13 @@ class Written:
         encoded: the user's text, a batch of one.
         out: the ids that were written.
         start: what the decoder of an encoder-decoder starts from; None for a language model.
+        inputs: what else the model is given, such as an image.
     """
 
     encoded: Encoded
     out: tuple[int, ...]
     start: int | None
+    inputs: ModelInputs = field(default_factory=ModelInputs)
 
     @property
     def source(self) -> int:
@@ -123,31 +127,33 @@ def write(
         continuation: what follows, as text or as token ids; None to have the model write.
         max_new_tokens: how much of it.
         device: where ids go.
-        generate: further options of the model's own ``generate``.
+        generate: further options of the model's own ``generate``, and inputs of the model besides the prompt.
     """
     _check_generate(generate)
     encoded = encode(model, tokenizer, [prompt], device=device)
     config: Any = model.config
     both = bool(getattr(config, "is_encoder_decoder", False))
+    encoded = encoded if both else _open(encoded, tokenizer)
+    inputs = model_inputs(model, generate, encoded.ids, continued=not both)
     if not both:
-        encoded = _open(encoded, tokenizer)
-        _check_causal(model, encoded.ids)
-    start = _start(model) if both else None
+        with naming_inputs(model, inputs):
+            _check_causal(model, tokenizer, encoded.ids, inputs)
+    start = _start(model, generate.get("decoder_start_token_id")) if both else None
     if continuation is not None:
         out = _continued(tokenizer, prompt, continuation, encoded, both)
     else:
         spare = {} if tokenizer.pad_token_id is not None else {"pad_token_id": tokenizer.eos_token_id}
-        options = {"max_new_tokens": max_new_tokens, "do_sample": False, **spare, **generate}
+        options = {"max_new_tokens": max_new_tokens, "do_sample": False, **spare, **generate, **inputs.tensors}
         check_length(model, tokenizer, encoded.ids.shape[1] + (0 if both else max_new_tokens - 1), "prompt and output")
         mask = {"attention_mask": torch.ones_like(encoded.ids)}
-        with torch.no_grad():
+        with torch.no_grad(), naming_inputs(model, inputs):
             whole = model.generate(encoded.ids, **mask, **options)[0].tolist()  # type: ignore[operator]
         out = whole[1:] if both else whole[encoded.ids.shape[1] :]
     if not out:
         raise InputError("the model wrote nothing; expected at least one token. Raise max_new_tokens, or pass continuation=.")
     if not both:
         check_length(model, tokenizer, encoded.ids.shape[1] + len(out) - 1, "prompt and continuation")
-    return Written(encoded, tuple(out), start)
+    return Written(encoded, tuple(out), start, inputs)
 
 
 def outputs(tokenizer: Any, written: Written) -> list[tuple[str, int]]:
@@ -297,9 +303,12 @@ class _FirstRun:
     body: _Body | None
 
 
-def _first_run(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], positions: Tensor) -> _FirstRun:
+def _first_run(
+    model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor], inputs: ModelInputs, positions: Tensor
+) -> _FirstRun:
     """Run the model once, with logits at some positions only: those of a long text would take more memory than all the rest."""
-    head, fixed = model.get_output_embeddings(), fixed_of(model)  # type: ignore[operator]
+    head, fixed = model.get_output_embeddings(), fixed_of(model) | inputs.constants  # type: ignore[operator]
+    given = given | inputs.along(ids["input_ids"].shape[1])
     length = ids.get("decoder_input_ids", ids["input_ids"]).shape[1]
     found: list[Tensor] = []
 
@@ -323,13 +332,20 @@ def _first_run(model: nn.Module, ids: dict[str, Tensor], given: dict[str, Tensor
     if output is None or len(found) != 1 or output.logits.shape[1] != len(positions):
         calls, output = look(model, lambda: model(**ids, **given, **fixed))
         logits = output.logits
+        if inputs.names and logits.shape[1] != length:
+            raise ModelError(
+                f"{type(model).__name__} gives logits at {logits.shape[1]} places for {length} tokens with "
+                f"{', '.join(inputs.names)}; expected one for each token of the text, with placeholders for an image in it. "
+                "Explain it with integrand.integrated_gradients(model, ids, layer=...)."
+            )
         return _FirstRun(calls, logits[0, positions.to(logits.device)], None)
     logits = output.logits[0]
     with torch.no_grad():
         again = head(found[0])[0]
     slack = 16 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
     same = again.shape == logits.shape and bool(((again - logits).abs() <= slack).all())
-    return _FirstRun(calls, logits, _Body(model, lambda output, _: output, fixed, head=head) if same else None)
+    body = _Body(model, lambda output, _: output, fixed, frozenset(inputs.tensors), head=head) if same else None
+    return _FirstRun(calls, logits, body)
 
 
 def _block(
@@ -350,7 +366,9 @@ def _block(
     given = dict(written.encoded.given) if decoder else {}
     start = 0 if decoder else written.source - 1
     positions = torch.tensor([start + i for i in block])
-    first = _first_run(model, ids, given, positions)
+    inputs = written.inputs
+    with naming_inputs(model, inputs):
+        first = _first_run(model, ids, given, inputs, positions)
     slots = slots_of(first.calls, _known(tokenizer, written, ids))
     rows = {"position": positions, "token": torch.tensor([written.out[i] for i in block])}
     sure = picked(first.logits.double(), rows["token"], "probability").tolist()
@@ -358,13 +376,15 @@ def _block(
         rows["other"] = torch.full_like(positions, other)
     count, following = len(block), _NextToken(model, score)
     body = first.body
-    narrow = _Narrow(model, following, fixed_of(model), head=model.get_output_embeddings())  # type: ignore[operator]
+    fixed, joined = fixed_of(model) | inputs.constants, frozenset(inputs.tensors)
+    narrow = _Narrow(model, following, fixed, joined, head=model.get_output_embeddings())  # type: ignore[operator]
     versus = "" if other is None else f" against {tokenizer.decode([other])!r}"
     values, errors, certificate = integrate(
         body or narrow,
         {name: value.expand(count, -1) for name, value in ids.items()},
         slots,
-        given={name: value.expand(count, -1) for name, value in given.items()},
+        given={name: value.expand(count, -1) for name, value in given.items()}
+        | inputs.by_row(ids["input_ids"].shape[1], count),
         rows={} if body else rows,
         fill=baseline,
         tokenizer=tokenizer,
@@ -408,19 +428,26 @@ def _check_generate(options: dict[str, Any]) -> None:
             f"got generate={{'num_return_sequences': {options['num_return_sequences']!r}}}; expected one text to explain. "
             "Write the others with model.generate, and pass each as continuation=."
         )
-    for name in ("max_new_tokens", "inputs", "input_ids", "attention_mask", "return_dict_in_generate"):
-        if name in options:
-            own = "Pass max_new_tokens= itself." if name == "max_new_tokens" else "Leave it out."
-            raise OptionError(f"got {name!r} in generate=; expected further options of model.generate only. {own}")
+    for name in options:
+        if name in ("max_new_tokens", *OWN) or (name.startswith("decoder_") and name != "decoder_start_token_id"):
+            remedy = "Pass max_new_tokens= itself." if name == "max_new_tokens" else "It follows from the text: leave it out."
+            raise OptionError(
+                f"got {name!r} in generate=; expected options of model.generate, or inputs such as pixel_values. {remedy}"
+            )
 
 
-def _check_causal(model: nn.Module, ids: Tensor) -> None:
-    """Refuse a model that looks ahead: changing the last token must change nothing before it."""
-    some = (ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1))[:, :SOME].repeat(2, 1)
-    last = int(some[0, -1])
-    some[1, -1] = last - 1 if last else 1
-    with torch.no_grad():
-        before = model(input_ids=some, **fixed_of(model)).logits[:, :-1]
+def _check_causal(model: nn.Module, tokenizer: Any, ids: Tensor, inputs: ModelInputs) -> None:
+    """Refuse a model that looks ahead: another last token, or one more, must change nothing before it."""
+    if inputs.names:  # the prompt stays whole: its placeholders belong to the other inputs
+        longer = torch.cat([ids, ids.new_full((1, 1), tokenizer.eos_token_id or 0)], 1)
+        places = torch.arange(max(0, ids.shape[1] - SOME), ids.shape[1])
+        before = torch.stack([_first_run(model, {"input_ids": text}, {}, inputs, places).logits for text in (ids, longer)])
+    else:
+        some = (ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1))[:, :SOME].repeat(2, 1)
+        last = int(some[0, -1])
+        some[1, -1] = last - 1 if last else 1
+        with torch.no_grad():
+            before = model(input_ids=some, **fixed_of(model)).logits[:, :-1]
     wide = before.to(torch.promote_types(before.dtype, torch.float32))
     allowed = torch.finfo(before.dtype).eps ** 0.5 * float(wide.abs().max())  # rounding; NaN is for the engine to report
     if float((wide[0] - wide[1]).abs().max()) > allowed:
@@ -443,7 +470,10 @@ def _open(encoded: Encoded, tokenizer: Any) -> Encoded:
     return Encoded(encoded.ids[:, :last], given, encoded.kept[:, :last], (cut,))
 
 
-def _start(model: nn.Module) -> int:
+def _start(model: nn.Module, requested: Any) -> int:
+    """The token that the decoder starts from: the one that ``generate`` is given, else that of the model."""
+    if isinstance(requested, int):
+        return requested
     for source in (getattr(model, "generation_config", None), getattr(model, "config", None)):
         for name in ("decoder_start_token_id", "bos_token_id"):
             found = getattr(source, name, None)

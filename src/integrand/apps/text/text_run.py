@@ -121,11 +121,14 @@ class TextRun:
         model: the user's model.
         pick: from the model's output, and what belongs to each row, to scores or logits.
         fixed: keywords that are the same for all rows.
+        joined: names of inputs of which a row has several, such as the patches of an image, (rows, several, ...); the model
+            takes those of all rows along one dimension.
     """
 
     model: nn.Module
     pick: Pick
     fixed: Mapping[str, Any]
+    joined: frozenset[str] = frozenset()
 
     def __call__(self, *, given: dict[str, Tensor], rows: dict[str, Tensor], **ids: Tensor) -> Any:
         """Run the model on token ids and pick the scored part of its output.
@@ -135,6 +138,7 @@ class TextRun:
             rows: what :attr:`pick` needs to know of each row.
             **ids: ``input_ids``, and ``decoder_input_ids`` where there are some.
         """
+        given = {name: value.flatten(0, 1) if name in self.joined else value for name, value in given.items()}
         return self.pick(self.model(**ids, **given, **self.fixed), rows)
 
 

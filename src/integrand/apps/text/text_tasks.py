@@ -252,7 +252,8 @@ def generated(
         score: the scale of each output's score.
         baseline: as in :func:`explain`.
         tol: the relative error of each output's attributions to integrate to.
-        generate: further options of ``model.generate``.
+        generate: further options of ``model.generate``. Inputs of the model besides the text, such as ``pixel_values``, go
+            into every forward pass; they are the same at the baseline and get no attribution.
         **options: as in :func:`explain`.
 
     Returns:
