@@ -250,6 +250,8 @@ def made(library, name, net):
     cls = getattr(library, name)
     if name == "NoiseTunnel":
         return cls(library.IntegratedGradients(net))
+    if name == "DataLoaderAttribution":
+        return cls(library.FeatureAblation(net))
     theirs = getattr(reference, name)
     return (
         quiet(cls, net, net.first)

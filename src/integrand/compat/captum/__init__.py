@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NeuronConductance,
         NeuronIntegratedGradients,
     )
+    from .dataloader_attribution import DataLoaderAttribution
     from .gradient_classes import Deconvolution, GuidedBackprop, InputXGradient, Saliency
     from .noise_tunnel import NoiseTunnel
     from .path_classes import IntegratedGradients, LayerIntegratedGradients
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LRP",
+    "DataLoaderAttribution",
     "Deconvolution",
     "DeepLift",
     "DeepLiftShap",
@@ -62,6 +64,7 @@ __all__ = [
 _HOMES = {
     "path_classes": ("IntegratedGradients", "LayerIntegratedGradients"),
     "noise_tunnel": ("NoiseTunnel",),
+    "dataloader_attribution": ("DataLoaderAttribution",),
     "gradient_classes": ("Saliency", "InputXGradient", "GuidedBackprop", "Deconvolution"),
     "conductance_classes": (
         "LayerConductance",

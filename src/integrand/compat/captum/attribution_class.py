@@ -67,7 +67,7 @@ class AttributionClass:
         cls._twin = name
         if name is not None:
             cls.__name__ = cls.__qualname__ = name
-        for method in ("attribute", "attribute_with_certificate", "compute_convergence_delta"):
+        for method in ("attribute", "attribute_with_certificate", "attribute_future", "compute_convergence_delta"):
             if method in cls.__dict__:
                 setattr(cls, method, worded(cls.__dict__[method]))
         join_captum(cls)
@@ -91,7 +91,7 @@ class AttributionClass:
         return super().__reduce_ex__(protocol)
 
     def attribute_future(self, *_: Any, **__: Any) -> Any:
-        """Not offered, as in Captum."""
+        """Refuse: in Captum, too, only FeatureAblation and ShapleyValueSampling have it."""
         raise NotImplementedError(f"attribute_future is not implemented for {type(self).__name__}. Call attribute.")
 
     def has_convergence_delta(self) -> bool:

@@ -62,8 +62,18 @@ class PlainModel:
         """The model's output with its own dtype, that of a number being Python's."""
         count = len(self.kinds)
         out = self.model(*(arg.to(kind) for arg, kind in zip(args[:count], self.kinds, strict=True)), *args[count:])
-        numbers = {int: torch.int64, float: torch.float64}
-        return torch.tensor(out, dtype=numbers[type(out)]) if type(out) in numbers else out
+        if isinstance(out, torch.futures.Future):
+            raise InputError(
+                "the model returns a Future; expected a tensor or a number. FeatureAblation and ShapleyValueSampling explain "
+                "such models with attribute_future."
+            )
+        return number_as_tensor(out)
+
+
+def number_as_tensor(out: Any) -> Any:
+    """An output that is a number as a tensor of Python's precision; any other output as it is."""
+    numbers = {int: torch.int64, float: torch.float64}
+    return torch.tensor(out, dtype=numbers[type(out)]) if type(out) in numbers else out
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,7 @@ class PerturbationCall:
         problem = replace(asked, model=plain, end=ends, start=starts)
         index = target if isinstance(target, tuple) else (target,) if isinstance(target, int) else ()
         outputs, aggregate, kind = _outputs(problem, target, index)
-        labels = _labels(feature_mask, ends)
+        labels = labels_of(feature_mask, ends)
         if aggregate and (several > 1 or any(len(mask) > 1 for mask in labels)):
             raise OptionError(
                 f"got perturbations_per_eval={several} and masks of {[len(mask) for mask in labels]} rows for a model that "
@@ -286,8 +296,8 @@ class PerturbationCall:
         def picked(k: int) -> Callable[[Any], Tensor]:
             def pick(out: Any) -> Tensor:
                 if self.aggregate:
-                    return _selected(out, self.index, rows=False).reshape(-1)[k]
-                chosen = _selected(out, self.index, rows=True)
+                    return selected(out, self.index, rows=False).reshape(-1)[k]
+                chosen = selected(out, self.index, rows=True)
                 return chosen.reshape(len(chosen), -1)[:, k]
 
             return pick
@@ -323,7 +333,8 @@ def _floating(leaf: Tensor) -> Tensor:
     return leaf if leaf.dtype.is_floating_point else leaf.double()
 
 
-def _selected(out: Any, index: Any, *, rows: bool) -> Tensor:
+def selected(out: Any, index: Any, *, rows: bool) -> Tensor:
+    """The entry of an output that a target names: in each row, or in the output as a whole."""
     tensor = main_tensor(out)
     return tensor[(slice(None), *index)] if rows or (index and tensor.ndim) else tensor
 
@@ -343,11 +354,11 @@ def _outputs(problem: CaptumProblem, target: Any, index: tuple[int, ...]) -> tup
                 rows = False  # a model for one example at a time
     if rows:
         try:
-            return tuple(_selected(out, index, rows=True).shape[1:]), False, out.dtype
+            return tuple(selected(out, index, rows=True).shape[1:]), False, out.dtype
         except IndexError:
             return (), False, None  # refused with a message by what picks it
     try:
-        return tuple(_selected(out, index, rows=False).shape), True, out.dtype
+        return tuple(selected(out, index, rows=False).shape), True, out.dtype
     except IndexError as error:
         raise InputError(
             f"got target={target!r} for an output of shape {tuple(out.shape)}; expected an index within it, or None."
@@ -363,7 +374,7 @@ def _output(problem: CaptumProblem, copies: int) -> Tensor:
     return main_tensor(plain.raw(*problem.tree.arguments(leaves)[0], *args))
 
 
-def _labels(feature_mask: Any, end: Leaves) -> Leaves:
+def labels_of(feature_mask: Any, end: Leaves) -> Leaves:
     """The feature of every number, (1, ...) or (examples, ...) each; every number is one where there is no mask."""
     if feature_mask is None:
         sizes = [leaf[:1].numel() for leaf in end]
@@ -378,7 +389,7 @@ def _labels(feature_mask: Any, end: Leaves) -> Leaves:
     found = []
     for i, (mask, leaf) in enumerate(zip(masks, end, strict=True)):
         wide = mask.to(leaf.device).reshape((1,) * (leaf.ndim - mask.ndim) + tuple(mask.shape))
-        if mask.dtype.is_floating_point or wide.ndim != leaf.ndim or len(wide) not in (1, len(leaf)) or int(wide.min()) < 0:
+        if mask.dtype.is_floating_point or wide.ndim != leaf.ndim or len(wide) not in (1, len(leaf)) or bool((wide < 0).any()):
             raise InputError(
                 f"got feature_mask of shape {tuple(mask.shape)} and dtype {mask.dtype} for input {i} of shape "
                 f"{tuple(leaf.shape)}; expected whole numbers from 0 on, in that shape or one that broadcasts to it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor
+from torch.futures import Future
 
 from ...attribution import Attribution
 from ...certificate import promised
@@ -18,8 +20,9 @@ from ...functions.target import Target
 from ...methods.method import Found, Problem
 from ...methods.sampling import Players, Sampled, as_array, coalition_scores
 from ...methods.shapley import Shapley, marginals
-from ...trees import flat
+from ...trees import Tensors, flat
 from .captum_call import Baselines, Inputs
+from .future_scores import FutureCall, losses_without_each, mean_over_orders
 from .path_classes import InputsT
 from .perturbation_call import Explain, PerturbationCall, PerturbationClass, bar_of, exact_shapley, spread
 from .reference_classes import check_count
@@ -90,7 +93,39 @@ class CaptumFeatureAblation(ComparisonClass, name="FeatureAblation"):
             self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval,
             self._bar(show_progress),
         )  # fmt: skip
-        return cast("InputsT", call.built([leaf.flatten(0, 1) for leaf in call.values(_ablated)], call.output_kind))
+        return cast("InputsT", _losses(call, call.values(_ablated)))
+
+    def attribute_future(
+        self,
+        inputs: InputsT,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: object = None,
+        feature_mask: Mask = None,
+        perturbations_per_eval: int = 1,
+        show_progress: bool = False,
+        **kwargs: Any,
+    ) -> Future[InputsT]:
+        """Attribute the output of a model that returns ``torch.futures.Future`` objects; returns one itself.
+
+        All calls are made before this returns, and the attributions follow when all are answered. The model is called as it is:
+        it is not checked, and its state is not restored.
+
+        Args:
+            inputs: as in :meth:`attribute`, and so for what is not described here.
+            baselines: what features are set to.
+            target: the output to explain.
+            additional_forward_args: further arguments of the model.
+            feature_mask: the features.
+            perturbations_per_eval: how many features to ablate in one call.
+            show_progress: accepted for Captum's sake, and not used.
+            **kwargs: none.
+        """
+        _refuse(kwargs)
+        call = FutureCall.of(
+            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval
+        )
+        return cast("Future[InputsT]", call.attributions(*losses_without_each(call.features), _losses))
 
     def _attribution(
         self,
@@ -108,6 +143,11 @@ class CaptumFeatureAblation(ComparisonClass, name="FeatureAblation"):
             self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval,
             self._bar(show_progress),
         ).attribution(_ablated)  # fmt: skip
+
+
+def _losses(call: PerturbationCall, leaves: Iterable[Tensor]) -> Tensors:
+    """Losses, (rows, outputs, ...) each, as Captum gives them: rows and outputs in one dimension, of the output's dtype."""
+    return call.built([leaf.flatten(0, 1) for leaf in leaves], call.output_kind)
 
 
 def _refuse(kwargs: dict[str, Any]) -> None:
@@ -312,7 +352,35 @@ class CaptumShapleyValueSampling(ComparisonClass, name="ShapleyValueSampling"):
         call, explain = self._asked(
             inputs, baselines, target, additional_forward_args, feature_mask, n_samples, perturbations_per_eval, show_progress
         )
-        return cast("InputsT", call.built(map(call.by_output, call.values(explain))))
+        return cast("InputsT", _by_outputs(call, call.values(explain)))
+
+    def attribute_future(
+        self,
+        inputs: InputsT,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: object = None,
+        feature_mask: Mask = None,
+        n_samples: int = 25,
+        perturbations_per_eval: int = 1,
+        show_progress: bool = False,
+    ) -> Future[InputsT]:
+        """Attribute the output of a model that returns futures, as :meth:`FeatureAblation.attribute_future` does.
+
+        Args:
+            inputs: as in :meth:`attribute`, and so for what is not described here.
+            baselines: what features start from.
+            target: the output to explain.
+            additional_forward_args: further arguments of the model.
+            feature_mask: the features.
+            n_samples: how many orders.
+            perturbations_per_eval: how many points one call of the model gets.
+            show_progress: accepted for Captum's sake, and not used.
+        """
+        call = FutureCall.of(
+            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, perturbations_per_eval
+        )
+        return cast("Future[InputsT]", call.attributions(*mean_over_orders(_orders(call.features, n_samples)), _by_outputs))
 
     def _attribution(
         self,
@@ -350,8 +418,17 @@ class CaptumShapleyValueSampling(ComparisonClass, name="ShapleyValueSampling"):
         if n_samples is None:
             return call, partial(exact_shapley, tol=tol)
         # Drawn once, so that all outputs and examples have the same orders, as in Captum.
-        orders = torch.stack([torch.randperm(call.features) for _ in range(check_count(n_samples))])
-        return call, partial(_from_orders, orders=orders, tol=tol)
+        return call, partial(_from_orders, orders=_orders(call.features, n_samples), tol=tol)
+
+
+def _orders(features: int, count: int) -> Tensor:
+    """Random orders of the features, (count, features), in Captum's order of draws."""
+    return torch.stack([torch.randperm(features) for _ in range(check_count(count))])
+
+
+def _by_outputs(call: PerturbationCall, leaves: Iterable[Tensor]) -> Tensors:
+    """Shapley values, (rows, outputs, ...) each, as Captum gives them: with the dimensions of the outputs."""
+    return call.built(map(call.by_output, leaves))
 
 
 def _from_orders(problem: Problem, players: Players, orders: Tensor, tol: float) -> Found:
