@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -213,6 +214,35 @@ class InFloat64(TorchDispatchMode):
         given = {name: torch.float64 if _less(value) else value for name, value in (kwargs or {}).items()}
         args, given = pytree.tree_map_only(Tensor, _widened, (args, given))
         return pytree.tree_map_only(Tensor, _widened, func(*args, **given))
+
+
+SUMS = re.compile("mm|mv|dot|conv|sum|mean|var|norm|attention|avg_pool|rnn|lstm|gru|index_add|scatter")
+"""The operations of torch that add numbers up, in an order that may depend on how many rows there are."""
+
+
+class SumsRounded(TorchDispatchMode):
+    """A context in which the result of every sum and matrix product changes by one rounding, up or down at random.
+
+    Args:
+        seed: of the directions.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation, and change its result if it adds up."""
+        result = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable or not SUMS.search(func._schema.name.removeprefix("aten::")):
+            return result
+        return pytree.tree_map_only(Tensor, self._rounded, result)
+
+    def _rounded(self, result: Tensor) -> Tensor:
+        if not result.is_floating_point() or result.layout != torch.strided:
+            return result
+        up = torch.randint(0, 2, result.shape, generator=self.generator, dtype=torch.int8).to(result.device, result.dtype)
+        return result * (1 + torch.finfo(result.dtype).eps * (2 * up - 1))
 
 
 def _less(dtype: Any) -> bool:
