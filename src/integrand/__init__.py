@@ -103,9 +103,17 @@ def __getattr__(name: str) -> Any:
     elif name in __all__:
         found = import_module(f"{__name__}.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_captum(name)}")
     globals()[name] = found
     return found
+
+
+def _captum(name: str) -> str:
+    """Where a class of Captum's is to be had, as the end of a message; '' for other names."""
+    if name.startswith("_") or name not in import_module(f"{__name__}.compat.captum").__all__:
+        return ""
+    own = f"{__name__}.integrated_gradients(model, x, baseline, target=...), or " if name == "IntegratedGradients" else ""
+    return f". Write {own}from {__name__}.compat.captum import {name}"
 
 
 def __dir__() -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 import torch
 
@@ -24,6 +25,13 @@ from .quadrature.fixed_rules import Rule
 from .trees import Tensors
 
 RuleName = Literal["right", "left", "midpoint", "trapezoid", "simpson", "gauss-legendre"]
+
+
+def _without_others(function: Callable[..., Any]) -> inspect.Signature:
+    """A signature without ``**``."""
+    signature = inspect.signature(function)
+    named = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    return signature.replace(parameters=named)
 
 
 def integrated_gradients(
@@ -52,6 +60,7 @@ def integrated_gradients(
     devices: Sequence[str | torch.device] | None = None,
     progress: ProgressOption = None,
     tune: bool = False,
+    **captum: Never,
 ) -> Attribution:
     """Integrated gradients of a score, to a tolerance.
 
@@ -115,10 +124,15 @@ def integrated_gradients(
         tune: on a CPU, try other numbers of rows and channels last by the clock, on chunks that have to be evaluated anyway,
             and remember the fastest for this model. The values then change in the last digits from call to call; without it the
             same call gives the same bits.
+        captum: none. Options of Captum's are refused, with what to write instead.
 
     Returns:
         Values in the structure of x, with their certificate.
     """
+    if captum:
+        from .functions.captum_names import option_error
+
+        raise option_error(captum)
     options = EngineOptions.make(
         tol=tol,
         steps=steps,
@@ -147,6 +161,10 @@ def integrated_gradients(
 
             warn_if_high(result.certificate, function)
         return result
+
+
+# Editors and help() show the options that there are.
+integrated_gradients.__signature__ = _without_others(integrated_gradients)  # type: ignore[attr-defined]
 
 
 def path_attribution(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import cast
@@ -153,6 +153,7 @@ def attribute(
         columns, count = columns_of(matched(groups, function.tree, what="groups"), function.inputs)
     with ExitStack() as stack:
         evaluator = opened(stack, function, pieces, options, columns)
+        stack.enter_context(blaming_baselines(function, _starts(function, pieces)))
         if options.rule is not None:
             outcome = _by_fixed_rule(evaluator, options, options.rule)
         else:
@@ -193,6 +194,30 @@ def attribute(
         draws = draws and draws.within(flat([wide[None] for wide in masks])[0])
         shown = tuple(torch.where(wide, leaf, torch.zeros_like(leaf)) for leaf, wide in zip(shown, masks, strict=True))
     return Attribution(function.tree.build(shown), certificate, function.batched, meta, profile=profile, draws=draws)
+
+
+@contextmanager
+def blaming_baselines(function: TorchFunction, starts: Iterable[Leaves]) -> Iterator[None]:
+    """A context in which a model that fails at a baseline, and not at the input, raises an error that says so.
+
+    Args:
+        function: what is explained.
+        starts: the baselines, which are looked at where the model fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        from .functions.model_failures import refuse_baseline
+
+        refuse_baseline(function, starts, error)
+        raise
+
+
+def _starts(function: TorchFunction, pieces: Sequence[Piece]) -> Iterator[Leaves]:
+    """Where each piece of a path starts, for every example."""
+    every = torch.arange(function.examples, device=function.inputs[0].device)
+    for piece in pieces:
+        yield piece.points_at(torch.zeros(len(every), dtype=torch.float64, device=every.device), every)
 
 
 def opened(

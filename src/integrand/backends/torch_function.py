@@ -25,7 +25,7 @@ from ..errors import (
     OptionError,
     warn,
 )
-from ..functions.call import ModelCall, RunsRows
+from ..functions.call import ModelCall, RunsRows, exported_rows
 from ..functions.foreign import check_model
 from ..functions.layer import Layers, LayerSide, capture, find_modules
 from ..functions.model_state import RandomSources, undisturbed, without_numbers
@@ -198,12 +198,13 @@ def build(
     sources = RandomSources(model)
     before = sources.state()
     alike = bool(batched) and _one_row(leaves, (others, named))
-    first = ModelCall(model, tree, 1, True, others, named)
+    step = None if batched is False else exported_rows(model, tree, leaves)
+    first = ModelCall(model, tree, 1, True, others, named, step=step)
     probe = _probe(first, leaves, target, None if batched is None else bool(batched), once=alike)
     batched = probe.batched
     examples = leaves[0].shape[0] if batched else 1
     rows_of = leaves if batched else tuple(leaf[None] for leaf in leaves)
-    call = ModelCall(model, tree, examples, batched, others, named, copies=probe.writes)
+    call = replace(first, examples=examples, batched=batched, copies=probe.writes)
     if probe.writes:
         warn(
             "the model writes into its input in place; a copy is explained and x is left as it was. Expected a model that "
@@ -338,7 +339,7 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
     split = replace(call, examples=leaves[0].shape[0] if alike and batched is not False else 1)
 
     def run(rows: Tensor) -> tuple[int, Any, bool]:
-        if len(rows) == split.examples:
+        if len(rows) == split.examples and split.step is None:
             return len(rows), *_watched(call.whole, leaves)
         part = tuple(leaf.index_select(0, rows) for leaf in leaves)
         return len(rows), *_watched(lambda own: split(own, rows)[0], part)
@@ -346,7 +347,15 @@ def _probe(call: ModelCall, leaves: Leaves, target: Target, batched: bool | None
     # A program that was exported or traced for one row refuses several; others' errors are the user's to see.
     rows = 1 if once else split.examples
     fixed = isinstance(call.model, (torch.fx.GraphModule, torch.jit.ScriptModule)) and batched is not False and alike
-    found = _with_numbers(lambda: all_rows(run, rows, leaves[0].device, whole=not fixed), call.model)
+    try:
+        found = _with_numbers(lambda: all_rows(run, rows, leaves[0].device, whole=not fixed), call.model)
+    except Exception as error:
+        from ..functions.model_failures import input_error
+
+        remedy = input_error(call.model, call.whole, leaves, error)
+        if remedy is None:
+            raise
+        raise remedy from error
     output = joined([raw for _, raw, _ in found], [count for count, _, _ in found])
     output = repeated(output, split.examples) if once else output
     if batched is None:

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ..errors import IntegrandError
-from ..memory import out_of_memory
+from ..memory import joined, out_of_memory
 from ..trees import Leaves, Tree
 
 Model = Callable[..., Any]
@@ -39,6 +40,7 @@ class ModelCall:
         kwargs: further keyword arguments, not explained.
         copies: hand the model a copy, because it writes into its input.
         kept: further arguments, by place or by name, that are handed on as they are, whatever they look like.
+        step: the number of rows that the model takes at a time, where it was exported for so many; None for any number.
     """
 
     model: Model
@@ -49,6 +51,7 @@ class ModelCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     copies: bool = False
     kept: frozenset[int | str] = frozenset()
+    step: int | None = None
 
     def __call__(self, leaves: Leaves, rows: Tensor) -> list[Any]:
         """Run the model on ``leaves`` of shape (N, ...), row i belonging to example ``rows[i]``."""
@@ -56,6 +59,8 @@ class ModelCall:
             leaves = tuple(leaf.clone() for leaf in leaves)
         if not self.batched:
             return [self.whole(tuple(leaf[i] for leaf in leaves)) for i in range(len(rows))]
+        if self.step is not None and len(rows) != self.step:
+            return [self._in_steps(leaves, rows, self.step)]
         args, kwargs = self._further(rows)
         positional, keywords = self.tree.arguments(leaves)
         try:
@@ -69,6 +74,22 @@ class ModelCall:
         """Call the model as a user would, with all further arguments as they are."""
         positional, keywords = self.tree.arguments(leaves)
         return self.model(*positional, *self.args, **keywords, **self.kwargs)
+
+    def _in_steps(self, leaves: Leaves, rows: Tensor, step: int) -> Any:
+        """Run as many rows at a time as the model takes, the last ones filled up with copies of the last row."""
+        pieces = torch.arange(len(rows), device=rows.device).split(step)
+        parts = [self._filled_up(leaves, rows, piece, step) for piece in pieces]
+        return joined(parts, [len(piece) for piece in pieces])
+
+    def _filled_up(self, leaves: Leaves, rows: Tensor, piece: Tensor, step: int) -> Any:
+        """The output for some of the rows, which are filled up with copies of their last one."""
+        index = torch.cat([piece, piece[-1:].expand(step - len(piece))])
+        [output] = self(tuple(leaf.index_select(0, index.to(leaf.device)) for leaf in leaves), rows[index])
+
+        def cut(leaf: Tensor) -> Tensor:
+            return leaf[: len(piece)] if leaf.ndim and leaf.shape[0] == step else leaf
+
+        return pytree.tree_map_only(Tensor, cut, output)
 
     def _further(self, rows: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The further arguments for some rows."""
@@ -108,6 +129,25 @@ class ModelCall:
             "batched=False; if the model takes one row at a time, chunk=1; what must not be split, put into the model with "
             "functools.partial."
         )
+
+
+def exported_rows(model: Model, tree: Tree, leaves: Leaves) -> int | None:
+    """The number of rows that an exported program takes at a time; None for any number, and for other models.
+
+    >>> program = torch.export.export(torch.nn.Linear(3, 1), (torch.zeros(2, 3),)).module()
+    >>> exported_rows(program, Tree("tensor"), (torch.zeros(5, 3),))
+    2
+    """
+    if not isinstance(model, torch.fx.GraphModule):
+        return None
+    inputs = {str(node.target): node.meta.get("val") for node in model.graph.nodes if node.op == "placeholder"}
+    positional, keywords = tree.arguments(leaves)
+    pairs = [*zip(inputs.values(), positional, strict=False), *((inputs.get(name), leaf) for name, leaf in keywords.items())]
+    if not all(isinstance(like, Tensor) and 0 < like.ndim == leaf.ndim for like, leaf in pairs):
+        return None
+    rows = [like.shape[0] for like, _ in pairs]
+    fixed = all(isinstance(side, int) for side in rows)  # one that may change is a symbol
+    return rows[0] if fixed and rows[0] > 1 and len(set(rows)) == 1 else None
 
 
 def take(value: Any, rows: Tensor, examples: int) -> Any:

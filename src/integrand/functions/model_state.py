@@ -193,6 +193,18 @@ def in_train_mode(module: nn.Module) -> bool:
     return bool(getattr(module, "training", False))
 
 
+def _refuse_lazy(modules: Sequence[nn.Module]) -> None:
+    """Refuse layers whose weights have no shape before they are run."""
+    for root in modules:
+        for name, module in root.named_modules():
+            if any(nn.parameter.is_lazy(parameter) for _, parameter in module._parameters.items()):
+                where = f"its submodule {name!r}" if name else "it"
+                raise ModelError(
+                    f"the model has not been run, and {where} is a {_kind(module)}, whose weights are made by the first run. "
+                    "Expected a model with weights: run it once on x first, model(x), or load its state_dict."
+                )
+
+
 def without_numbers(model: Callable[..., Any]) -> str:
     """The name of a parameter or buffer on the meta device, which holds no numbers; empty where there is none."""
     named = (pair for root in modules_of(model) for pair in (*root.named_parameters(), *root.named_buffers()))
@@ -261,6 +273,8 @@ def _put_back(
     roots: Sequence[nn.Module], modules: Sequence[nn.Module], every: Mapping[int, nn.Parameter], differentiable: bool
 ) -> Iterator[None]:
     """Modules whose parameters do not ask for gradients inside, and which are as they were afterwards."""
+    if any(map(nn.parameter.is_lazy, every.values())):
+        _refuse_lazy(roots)
     if any(map(in_train_mode, modules)):
         check_eval_mode(roots)
     parameters = [parameter for parameter in every.values() if parameter.requires_grad]

@@ -18,7 +18,7 @@ from ..attribution import Attribution, group_sums
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import Certificate, Promise, Status
-from ..engine import warn_if_missed, warn_if_same
+from ..engine import blaming_baselines, warn_if_missed, warn_if_same
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows
 from ..evaluation.chunks import Chunks
@@ -102,9 +102,10 @@ class Method(abc.ABC):
         """
         call: dict[str, Any] = {"args": args, "kwargs": kwargs, "layer": layer, "layer_side": layer_side, "batched": batched}
         room: dict[str, Any] = {"memory": memory, "chunk": chunk, "progress": progress}
-        with open_problem(
-            model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room
-        ) as problem:
+        with (
+            open_problem(model, x, baseline, target=target, score=score, groups=groups, draws=draws, **call, **room) as problem,
+            blaming_baselines(problem.function, problem.starts),
+        ):
             result = self.attribute(problem)
             if result.certificate[0].status is Status.EXACT and (self.sensitive or problem.half):
                 result = _with_rounding(result, self.attribute(problem.at_rounded_input()))
