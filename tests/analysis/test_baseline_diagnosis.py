@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from integrand.baselines import black, diagnose, uniform, white
+from integrand.apps import networks
+from integrand.baselines import black, blurred, diagnose, gaussian, mean, uniform, white
+from integrand.baselines.class_signal import OWN_SIGNAL, certainty, own_signal
 from integrand.errors import InputError, MemoryBackoffWarning, MemoryLimitError, NonFiniteError, OptionError
 from tests.undisturbed import unchanged
 
@@ -83,7 +86,85 @@ def test_a_baseline_that_shows_another_class_is_not_taken() -> None:
     assert row.near_zero
     assert row.verdict == "near zero, own signal"
     assert (row.top, row.confidence) == (3, pytest.approx(softmax_of_one(12, 10), rel=1e-4))
-    assert "white (the model sees d in it, with probability 1)" in found.advice
+    assert "white (the model sees d in it, with probability 1, and is 106% as sure of its answer as at x)" in found.advice
+
+
+def by_shade(*answers: dict[int, float], classes: int = 1000) -> Callable[[Tensor], Tensor]:
+    """The first answer at black, the second at a half, the third at white: probabilities by class, the rest spread over all."""
+    rows = torch.zeros(len(answers), classes)
+    for row, answer in zip(rows, answers, strict=True):
+        row += (1 - sum(answer.values())) / (classes - len(answer))
+        for index, value in answer.items():
+            row[index] = value
+
+    def model(x: Tensor) -> Tensor:
+        shade = 2 * x.mean((1, 2, 3))[:, None]
+        near = [torch.relu(1 - (shade - place).abs()) for place in range(len(answers))]
+        return sum(one * row.log() for one, row in zip(near, rows, strict=True))
+
+    return model
+
+
+def test_the_top_class_alone_is_no_signal() -> None:
+    """A black that is a spotlight with .51, the rest spread, is neutral; a cat of four breeds, .44 at most, is not."""
+    breeds = {1: 0.44, 2: 0.3, 3: 0.2, 4: 0.05}
+    x = torch.full((1, 1, SIDE, SIDE), 0.5)
+    found = diagnose(by_shade({5: 0.51}, {0: 0.93}, breeds), x, {"cat": 1.0, "black": 0.0})
+    assert found.recommended == "black"
+    assert found["cat"].verdict == "near zero, own signal"
+    assert found["cat"].confidence < found["black"].confidence
+    expected = (0.51 - 0.49 / 999) / (0.93 - 0.07 / 999)  # one class stands out in both
+    assert found["black"].signal == pytest.approx(expected, rel=1e-4)
+    assert "(its top class, class 5, has 0.51)" in found.advice
+
+
+def test_a_signal_is_judged_by_what_the_model_says_of_x() -> None:
+    """The same black image says little beside a sure answer, and as much as x beside an unsure one."""
+    x = torch.full((1, 1, SIDE, SIDE), 0.5)
+    for sure, verdict in ((0.95, "neutral"), (0.6, "near zero, own signal")):
+        found = diagnose(by_shade({5: 0.5}, {0: sure}, {}), x, ["black"])
+        assert found["black"].verdict == verdict
+
+
+@pytest.fixture(scope="module")
+def googlenet(data: Callable[[str], Path]) -> networks.Network:
+    pytest.importorskip("skimage")
+    return networks.load("googlenet", weights=data("googlenet/bvlc_googlenet_imagenet_f16.npz"))
+
+
+@pytest.mark.slow
+def test_googlenet_takes_black_and_no_cat_for_the_baseline_of_coffee(googlenet: networks.Network) -> None:
+    """The cat's top class has .44 and that of black .51: the first is a cat of several breeds, the second a guess."""
+    import skimage.data
+
+    x, cat = (googlenet.preprocess(getattr(skimage.data, name)()) for name in ("coffee", "chelsea"))
+    candidates = {"cat": cat, "black": black(x, googlenet.preprocess.low)}
+    found = diagnose(googlenet.module, x, candidates, tol=1.0, max_evaluations=17)
+    assert found.recommended == "black"
+    assert found["black"].confidence == pytest.approx(0.51, abs=0.01)
+    assert found["cat"].confidence == pytest.approx(0.44, abs=0.01)
+    assert [row.verdict for row in found.rows] == ["near zero, own signal", "neutral"]
+    assert [row.signal for row in found.rows] == pytest.approx([0.91, 0.67], abs=0.01)
+
+
+@pytest.mark.slow
+def test_googlenet_is_sure_of_photos_and_not_of_plain_images(googlenet: networks.Network) -> None:
+    import skimage.data
+
+    coffee, cat = (googlenet.preprocess(getattr(skimage.data, name)()) for name in ("coffee", "chelsea"))
+    low, high = googlenet.preprocess.low, googlenet.preprocess.high
+    spread = (white(coffee, high) - black(coffee, low)) / 4
+    noise = [uniform(coffee, low, high, draws=2), gaussian(coffee, spread, around=black(coffee, low) + 2 * spread, draws=2)]
+    shades = [black(coffee, low), white(coffee, high), mean(coffee), mean(cat), blurred(coffee), blurred(cat)]
+    rows = torch.cat([coffee, cat, *shades, *[one.flatten(0, 1) for one in noise]])
+    with torch.no_grad():
+        chances = googlenet.module(rows).double().softmax(1)
+    entropies = -(chances * chances.log()).sum(1) / math.log(1000)
+    first, second, *others = (certainty(float(entropy), 1000) for entropy in entropies)
+    for x, photo in ((first, second), (second, first)):
+        assert own_signal(photo, x) > 0.9
+        assert all(own_signal(one, x) < OWN_SIGNAL for one in others)
+        assert all(own_signal(one, x) < 0.62 for one in others[1:])
 
 
 def test_where_none_is_neutral_the_closest_is_named_and_said_to_be_none() -> None:

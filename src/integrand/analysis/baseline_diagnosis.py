@@ -28,7 +28,7 @@ from ..functions.target import Score, Target
 from ..memory import all_rows
 from ..paths.base import segment
 from ..trees import Leaves, Tensors, flatten
-from ..words import percent
+from ..words import percent, share_of
 from .comparison_result import rank_correlations
 from .diagnosis_result import Diagnosis, DiagnosisRow
 
@@ -330,7 +330,7 @@ def _row(name: str, one: MeasuredBaseline, at_x: Signal | None, function: TorchF
         top=None if signal is None else signal.top,
         confidence=classes.confidence,
         entropy=classes.entropy,
-        signal=0.0 if signal is None else own_signal(signal.confidence, signal.chance),
+        signal=0.0 if signal is None or at_x is None else own_signal(signal.certainty, at_x.certainty),
         agreement=agreement,
         attribution=one.attribution,
     )
@@ -349,7 +349,10 @@ def _found_at(row: DiagnosisRow, here: float, names: Callable[[int], str]) -> st
         scored = f"the score there is {row.score:.2g}{share}"
     else:
         scored = f"the explained class has probability {row.probability:.2g} there and {here:.2g} at x"
-    return scored if row.top is None else f"{scored}, and its own top class, {names(row.top)}, has {row.confidence:.2g}"
+    if row.top is None:
+        return scored
+    top = f"its top class, {names(row.top)}, has {row.confidence:.2g}"
+    return f"{scored}, and the model is {share_of(row.signal)} as sure of its answer there as at x ({top})"
 
 
 def _against(row: DiagnosisRow, names: Callable[[int], str]) -> str:
@@ -361,7 +364,8 @@ def _against(row: DiagnosisRow, names: Callable[[int], str]) -> str:
         what = f"the score there is {row.score:.2g}, {percent(row.share)} of F(x)"
         reasons.append(what if math.isnan(row.probability) else f"the explained probability there is {row.probability:.2g}")
     if row.speaks and row.top is not None and (row.near_zero or row.confidence > row.probability + 1e-3):
-        reasons.append(f"the model sees {names(row.top)} in it, with probability {row.confidence:.2g}")
+        top = f"the model sees {names(row.top)} in it, with probability {row.confidence:.2g}"
+        reasons.append(f"{top}, and is {share_of(row.signal)} as sure of its answer as at x")
     return " and ".join(reasons)
 
 

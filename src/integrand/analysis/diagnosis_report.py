@@ -37,11 +37,12 @@ READING = (
         "head start",
         "How much of the rise above chance to that at x is there already. Up to 10% counts as near zero.",
     ),
+    ("own top class, confidence", "The class that the model sees in the baseline first, and its probability."),
     (
-        "own top class",
-        "What the model sees in the baseline; beyond halfway from chance to certainty a signal of its own.",
+        "own signal",
+        "How sure the model is of its answer at the baseline, as a share of how sure it is at x, by the entropy of all "
+        "classes. Above 75% the baseline carries a signal of its own.",
     ),
-    ("entropy", "Of the classes at the baseline: 1 where all are alike, 0 where one is certain."),
     ("sum|a|", "The sum of the magnitudes of all attributions. Far above |F(x) \u2212 F(x\u2032)|, most of it cancels."),
     ("agreement", "The mean rank correlation of the attributions with those from the others, over regions of an image."),
     ("error, gradients", "The estimated error of the attributions, and the gradient evaluations that they took."),
@@ -111,7 +112,7 @@ def numbers(diagnosis: Diagnosis, row: DiagnosisRow) -> tuple[str, ...]:
     lines = [f"p of the class {plain(row.probability, '.2g')}" if known else f"F(x') {row.score:.2g}"]
     lines.append(f"head start {share_of(row.head_start)}")
     if row.top is not None:
-        lines += [f"sees {diagnosis.names(row.top)} ({row.confidence:.2g})", f"entropy {row.entropy:.2f}"]
+        lines += [f"sees {diagnosis.names(row.top)} ({row.confidence:.2g})", f"own signal {share_of(row.signal)}"]
     lines += [f"agreement {plain(row.agreement, '.2f')}", f"sum|a| {row.certificate.magnitude:.3g}"]
     if not row.certificate.converged:
         lines.append(row.certificate.status.value)

@@ -39,7 +39,8 @@ class DiagnosisRow:
         confidence: the probability of that class, the mean over the draws; NaN where there are no classes.
         entropy: the entropy of the classes as a share of the largest possible, averaged over the draws: 1 where all are
             alike.
-        signal: how far the confidence is from chance (0) to certainty (1).
+        signal: how sure the model is of its answer there, of whatever class, as a share of how sure it is at x; certainty is
+            measured by the entropy, from chance (0) to one certain class (1). 0 where there are no classes.
         agreement: the mean rank correlation of its attributions with those of the other candidates, over regions.
         attribution: the attribution from this baseline, with its certificate.
     """
@@ -76,7 +77,7 @@ class DiagnosisRow:
 
     @property
     def speaks(self) -> bool:
-        """Whether the baseline carries a signal of its own: a class that the model is confident of."""
+        """True if the baseline carries a signal of its own: the model is nearly as sure of its answer there as at x."""
         return self.signal > OWN_SIGNAL
 
     @property
@@ -151,8 +152,8 @@ class Diagnosis:
 
     def table(self) -> list[tuple[str, ...]]:
         """The diagnosis as texts: a row of titles, then one row per candidate."""
-        titles = ("baseline", "F(x')", "p(x')", "head start", "own top class", "confidence", "entropy", "sum|a|", "agreement")
-        lines: list[tuple[str, ...]] = [(*titles, "error", "gradients", "verdict")]
+        titles = ("baseline", "F(x')", "p(x')", "head start", "own top class", "confidence", "own signal", "sum|a|")
+        lines: list[tuple[str, ...]] = [(*titles, "agreement", "error", "gradients", "verdict")]
         for row in self.rows:
             name = f"{row.name} *" if row.name == self.recommended else row.name
             found = row.certificate
@@ -164,7 +165,7 @@ class Diagnosis:
                     share_of(row.head_start),
                     "-" if row.top is None else self.names(row.top),
                     plain(row.confidence, ".2g"),
-                    plain(row.entropy, ".2f"),
+                    "-" if row.top is None else share_of(row.signal),
                     f"{found.magnitude:.3g}",
                     plain(row.agreement, ".2f"),
                     percent(found.error) if found.converged else f"{percent(found.error)} ({found.status.value})",

@@ -21,8 +21,10 @@ NEAR_ZERO, HIGH_HEAD_START = 0.1, 0.5
 """Limits of the head start: up to the first the score of a baseline counts as near zero; above the second it counts as high,
 since attributions then explain the smaller part of the rise above chance."""
 
-OWN_SIGNAL = 0.5
-"""A baseline carries a signal of its own where its top class is more than halfway from chance to certainty."""
+OWN_SIGNAL = 0.75
+"""A baseline carries a signal of its own where the model is more than this share as sure of its answer as at x. By hand,
+between what BVLC's GoogLeNet says of plain images (for a photo of coffee 67% at black, below 54% at white, the mean, blur and
+noise) and of another photo (91% at a cat): ``tests/analysis/test_baseline_diagnosis.py``."""
 
 FLOOR = 0.5
 """Where x itself is hardly above chance, its baseline is judged as if x were halfway from chance to certainty."""
@@ -42,13 +44,40 @@ def head_start(base: float, here: float, chance: float) -> float:
     return max(base - chance, 0.0) / max(here - chance, FLOOR * (1 - chance))
 
 
-def own_signal(confidence: float, chance: float) -> float:
-    """How far a confidence is from chance (0) to certainty (1).
+def certainty(entropy: float, classes: int) -> float:
+    """The certainty of an answer by the probabilities of all its classes, from chance (0) to one certain class (1).
 
-    >>> own_signal(0.5, 0.5), own_signal(1.0, 0.001)
-    (0.0, 1.0)
+    It is that of the model with the same entropy that is so sure of one class and leaves the rest to chance. The top class
+    alone does not tell: 0.44 for one breed of cats, with the rest on other breeds, is a cat; 0.5 with the rest spread over all
+    classes is a guess.
+
+    >>> round(certainty(1.0, 1000), 3), round(certainty(0.8112781, 2), 3), round(certainty(0.0, 1000), 3)
+    (0.0, 0.5, 1.0)
+
+    Args:
+        entropy: the entropy of the classes as a share of the largest possible.
+        classes: how many classes there are.
     """
-    return max(confidence - chance, 0.0) / (1 - chance)
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        other = (1 - middle) / classes
+        mixture = -(middle + other) * math.log(middle + other) - (classes - 1) * other * math.log(other)
+        low, high = (middle, high) if mixture > entropy * math.log(classes) else (low, middle)
+    return low
+
+
+def own_signal(at_baseline: float, at_x: float) -> float:
+    """The share of the certainty at x that the model has at a baseline already, of whatever class.
+
+    >>> own_signal(0.2, 0.8), own_signal(0.2, 0.1)
+    (0.25, 0.4)
+
+    Args:
+        at_baseline: the certainty at the baseline.
+        at_x: the certainty at x.
+    """
+    return at_baseline / max(at_x, FLOOR)
 
 
 def class_probabilities(function: TorchFunction, leaves: Leaves, rows: Tensor) -> tuple[NDArray[np.float64], int | None] | None:
@@ -102,6 +131,11 @@ class Signal:
     def chance(self) -> float:
         """The probability of every class from a model that knows nothing."""
         return 1 / self.classes
+
+    @property
+    def certainty(self) -> float:
+        """The certainty of the answer, from chance (0) to one certain class (1)."""
+        return certainty(self.entropy, self.classes)
 
 
 def signal_of(points: Sequence[tuple[NDArray[np.float64], int | None] | None], *, side: int | None = None) -> Signal | None:
