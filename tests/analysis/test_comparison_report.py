@@ -60,9 +60,7 @@ def test_hostile_names_are_text(hostile, tmp_path):
 def test_the_page_loads_nothing(hostile):
     page = Page(hostile.report())
     assert not {"script", "link", "iframe", "object"} & page.tags
-    for name, value in page.attributes:
-        if name in {"src", "href"}:
-            assert value.startswith("data:image/png;base64,")
+    assert [value for name, value in page.attributes if name in {"src", "href"} and not value.startswith("data:image/")] == []
     assert ("http-equiv", "Content-Security-Policy") in page.attributes
 
 

@@ -132,7 +132,8 @@ def test_texts_of_a_table_do_no_harm(tmp_path):
     found = tables.explain(nn.Linear(3, 1), frame, columns={name: None, "b": [cell, "x"]})
     page = found.html(by=False)
     assert "<script>alert" not in page
-    assert "<b>" not in page.split("<body>")[1].replace("<b>", "", 0) or "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
     found.save(tmp_path / "t.csv")
     assert "'=1+1" in (tmp_path / "t.csv").read_text(encoding="utf-8")
 
