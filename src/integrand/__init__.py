@@ -109,11 +109,11 @@ def __getattr__(name: str) -> Any:
 
 
 def _captum(name: str) -> str:
-    """Where a class of Captum's is to be had, as the end of a message; '' for other names."""
+    """The import of a class of Captum's, as the end of a message; '' for other names."""
     if name.startswith("_") or name not in import_module(f"{__name__}.compat.captum").__all__:
         return ""
-    own = f"{__name__}.integrated_gradients(model, x, baseline, target=...), or " if name == "IntegratedGradients" else ""
-    return f". Write {own}from {__name__}.compat.captum import {name}"
+    function = f"{__name__}.integrated_gradients(model, x, baseline, target=...), or " if name == "IntegratedGradients" else ""
+    return f". Write {function}from {__name__}.compat.captum import {name}"
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Captum's names of options, and what to write instead. Imported where somebody has used one."""
+"""Captum's names of options and the options to write instead. Imported where somebody has used one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = {
     "show_progress": "progress={value}",
     "grad_kwargs": "create_graph=True, to differentiate the values",
 }
-"""What to write in place of each option of Captum's."""
+"""Our code in place of each option of Captum's."""
 
 
 def option_error(options: Mapping[str, Any]) -> IntegrandError | TypeError:
@@ -46,9 +46,9 @@ def option_error(options: Mapping[str, Any]) -> IntegrandError | TypeError:
 
 
 def _remedy(name: str, value: Any) -> str:
-    """What to write in place of one option, with its value where that is a number or a truth value."""
-    shown = repr(value) if value is None or isinstance(value, (bool, int, float)) else "..."
+    """The code to write in place of one option, with its value where that is a number or a truth value."""
+    text = repr(value) if value is None or isinstance(value, (bool, int, float)) else "..."
     rules = {"riemann_middle": "midpoint", "gausslegendre": "gauss-legendre"}
     rule = repr(rules.get(value, value.removeprefix("riemann_"))) if isinstance(value, str) else "..."
     side = "'input'" if value is True else "'output'"
-    return OPTIONS[name].format(value=shown, rule=rule, side=side)
+    return OPTIONS[name].format(value=text, rule=rule, side=side)

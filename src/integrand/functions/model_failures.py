@@ -1,4 +1,4 @@
-"""Why a model fails on its input or at the baseline, by runs on something close to it. Imported where a model has failed."""
+"""Reasons for which a model fails on its input or at the baseline, found by runs on changed inputs after a failure."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def _changes(model: Callable[..., Any], leaves: Leaves) -> Iterable[Change]:
     kind = next(iter(weights)) if len(weights) == 1 else None
     cast = None
     if kind is not None and any(leaf.dtype.is_floating_point and leaf.dtype != kind for leaf in leaves):
-        own, name = next(iter(weights)), _name(kind)
+        dtype, name = kind, _name(kind)
         cast = Change(
-            lambda leaves: tuple(leaf.to(own) if leaf.dtype.is_floating_point else leaf for leaf in leaves),
+            lambda leaves: tuple(leaf.to(dtype) if leaf.dtype.is_floating_point else leaf for leaf in leaves),
             f"{name}, the type of its weights",
             f"x.to(torch.{name})",
         )
@@ -108,7 +108,7 @@ def refuse_baseline(function: Function, starts: Iterable[Leaves], error: Excepti
 
 
 def _failure(function: Function, leaves: Leaves) -> Exception | None:
-    """How a model fails at some points, one for each example; None where it runs."""
+    """The error of a model at some points, one for each example; None where it runs."""
     rows = torch.arange(function.examples, device=function.inputs[0].device)
     try:
         with torch.no_grad():

@@ -356,9 +356,9 @@ def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
     for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
         gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
         error = max(one.error, 3 * off / whole) if whole else 0.0
-        known = dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards)
+        measured = dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards)
         noisy = one.error > MAX_ROUNDING  # which the sum proves; the rest may be a tie that another rounding breaks
-        examples.append(dataclasses.replace(known, status=Status.NOISE, tol=MAX_ROUNDING) if noisy else known)
+        examples.append(dataclasses.replace(measured, status=Status.NOISE, tol=MAX_ROUNDING) if noisy else measured)
     return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
 
 

@@ -25,7 +25,7 @@ Reduce = Callable[[Any, Any, tuple[Any, ...]], Any]
 
 
 class CaptumDataLoaderAttribution(AttributionClass, name="DataLoaderAttribution"):
-    """What a number computed from a whole data set, such as an accuracy, loses when a feature is set to its baseline.
+    """Losses of a number computed from a whole data set, such as an accuracy, when a feature is set to its baseline.
 
     Args:
         attr_method: a ``FeatureAblation`` of this package or of Captum.
@@ -92,9 +92,9 @@ class CaptumDataLoaderAttribution(AttributionClass, name="DataLoaderAttribution"
             totals: list[Any] = [None] * len(ablated)
             for batch in dataloader:
                 for i, feature in enumerate(ablated):
-                    seen = _without(feature, _parts(batch), roles, labels, starts)
-                    output = self.forward_func(*(part for part, role in zip(seen, roles, strict=True) if role != UNSEEN))
-                    totals[i] = (reduce or _concatenated)(totals[i], output, seen)
+                    perturbed = _without(feature, _parts(batch), roles, labels, starts)
+                    output = self.forward_func(*(part for part, role in zip(perturbed, roles, strict=True) if role != UNSEEN))
+                    totals[i] = (reduce or _concatenated)(totals[i], output, perturbed)
             return [_metric(total if to_metric is None else to_metric(total)) for total in totals]
 
         with undisturbed(self.forward_func), torch.no_grad():
@@ -155,15 +155,15 @@ def _without(
     if feature is None:
         return parts
     explained = iter(zip(labels, starts, strict=True))
-    seen = []
+    perturbed = []
     for part, role in zip(parts, roles, strict=True):
         if role == EXPLAINED:
             mask, start = next(explained)
             at_baseline = (mask == feature).to(part.device)
             # A whole number may have a baseline between two of them, as in Captum.
             part = torch.where(at_baseline, start, part) if at_baseline.any() else part
-        seen.append(part)
-    return tuple(seen)
+        perturbed.append(part)
+    return tuple(perturbed)
 
 
 def _concatenated(total: Tensor | None, output: Tensor, _: tuple[Any, ...]) -> Tensor:

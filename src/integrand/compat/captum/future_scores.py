@@ -59,12 +59,12 @@ class FutureCall:
 
     @property
     def features(self) -> int:
-        """How many features there are."""
+        """Number of features."""
         return max(int(mask.max()) for mask in self.labels if mask.numel()) + 1
 
     @property
     def examples(self) -> int:
-        """How many rows the inputs have."""
+        """Number of rows of the inputs."""
         return len(self.problem.end[0])
 
     def attributions(self, coalitions: Tensor, combine: Combine, build: Build) -> Future[Tensors]:
@@ -169,9 +169,9 @@ def mean_over_orders(orders: Tensor) -> tuple[Tensor, Combine]:
     """The coalitions that Shapley values take, by random orders, (orders, features), and what they make of their scores."""
     count, features = orders.shape
     # In each order, the features before a place: none at the first one, all of them after the last one.
-    before = orders.argsort(1)[:, None] < torch.arange(1, features)[None, :, None]
+    preceding = orders.argsort(1)[:, None] < torch.arange(1, features)[None, :, None]
     ends = torch.stack([torch.zeros(features, dtype=torch.bool), torch.ones(features, dtype=torch.bool)])
-    coalitions = torch.cat([ends, before.flatten(0, 1)])
+    coalitions = torch.cat([ends, preceding.flatten(0, 1)])
 
     def combine(scores: Tensor) -> Tensor:
         inner = scores[2:].reshape(count, features - 1, *scores.shape[1:])
