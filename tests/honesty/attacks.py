@@ -77,6 +77,34 @@ def kinked_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndar
     return total.numpy()
 
 
+def singular_reference(function: Function, x: Tensor, baseline: Tensor, accuracy: float = 1e-5) -> np.ndarray:
+    """The attributions where the start is singular: panels from t = 1e-40 on, each halved until its halves agree with it."""
+    order, batch = 7, 64
+    nodes, weights = (torch.tensor(part / 2) for part in np.polynomial.legendre.leggauss(order))
+    grid = np.r_[0.0, np.geomspace(1e-40, 1 / 16, 160), np.linspace(1 / 16, 1, 16)[1:]]
+    starts, widths = torch.tensor(grid[:-1]), torch.tensor(np.diff(grid))
+
+    def integrals(starts: Tensor, widths: Tensor) -> Tensor:
+        out = []
+        for start, width in zip(starts.split(batch), widths.split(batch), strict=True):
+            times = start[:, None] + width[:, None] * (0.5 + nodes)
+            terms = gradients(function, x, baseline, times.flatten()).view(*times.shape, -1)
+            out.append(torch.einsum("nkd,k,n->nd", terms, weights, width))
+        return torch.cat(out)
+
+    values, total = integrals(starts, widths), torch.zeros(x.numel(), dtype=torch.float64)
+    while len(starts):
+        halves = torch.stack([starts, starts + widths / 2], 1).flatten(), (widths / 2).repeat_interleave(2)
+        parts = integrals(*halves)
+        sums = parts.view(len(starts), 2, -1).sum(1)
+        limit = accuracy * (total + sums.sum(0)).abs().sum() * torch.clamp(widths, min=0.003)
+        done = ((sums - values).abs().sum(1) <= limit) | (widths < 1e-16 * starts)
+        total += sums[done].sum(0)
+        again = (~done).repeat_interleave(2)
+        starts, widths, values = halves[0][again], halves[1][again], parts[again]
+    return total.numpy()
+
+
 # ---- shapes on a line, each with its derivative's integral known: phi(1) - phi(0) ---------------------------------------
 
 
@@ -182,6 +210,24 @@ def opposite_needles(rng: np.random.Generator, steepness: float = 3000.0) -> Tri
 
     exact = np.array([1 + _change(lambda z: step(z, c)), 1 - _change(lambda z: step(z, d))])
     return Trial("needles", lambda r: r.sum(1) + step(r[:, 0], c) - step(r[:, 1], d), one, 0 * one, exact)
+
+
+def flashes(rng: np.random.Generator) -> Trial:
+    """A probability that flashes up between far lower values, moved by two features; a third one raises it at the end."""
+    c, height, steep = rng.uniform(0.05, 0.9), rng.uniform(-3, 3), math.exp(rng.uniform(math.log(50), math.log(1000)))
+    # At the first nodes the flash is what there is; below a floor of its own nothing could tell of it.
+    bend, level = rng.uniform(0.002, 0.02), steep / 8 + rng.uniform(10, 100)
+    one = torch.ones(1, 3, dtype=torch.float64)
+
+    def ramp(z: Tensor) -> Tensor:
+        return bend * nn.functional.softplus(z / bend)
+
+    def function(rows: Tensor) -> Tensor:
+        tent = height - steep * (ramp(c - rows[:, 0]) + ramp(rows[:, 1] - c))
+        late = level * (rows[:, 2] ** 4 - 1) + 1
+        return torch.stack([torch.logaddexp(tent, late), 0 * tent], 1).softmax(1)[:, 0]
+
+    return Trial(f"steep {steep:.0f}", function, one, 0 * one, smooth_reference(function, one, 0 * one))
 
 
 # ---- networks ---------------------------------------------------------------------------------------------------------
@@ -318,6 +364,26 @@ def attention(rng: np.random.Generator) -> Trial:
     )
 
 
+def attention_at_zero(rng: np.random.Generator) -> Trial:
+    """A small transformer without biases and places, from zero tokens: all of them, or all but the first."""
+    size, length, depth = int(rng.choice([32, 64])), int(rng.choice([4, 8])), int(rng.integers(1, 5))
+    scale = float(rng.choice([1, 2, 4]))
+    torch.manual_seed(int(rng.integers(1 << 30)))
+    layer = nn.TransformerEncoderLayer(
+        size, 4, 2 * size, 0.0, nn.functional.silu, batch_first=True, norm_first=True, bias=False
+    )
+    network = nn.TransformerEncoder(layer, depth, nn.LayerNorm(size, bias=False), enable_nested_tensor=False).double().eval()
+    for parameter in network.requires_grad_(False).parameters():
+        parameter *= scale if parameter.ndim > 1 else 1.0
+    function = _scored(rng, lambda rows: network(rows)[:, -1], size, scale / math.sqrt(size))
+    x = torch.tensor(rng.normal(size=(1, length, size)))
+    start = torch.zeros_like(x)
+    if rng.random() < 0.5:
+        start[:, 0] = x[:, 0]
+    name = f"{length} x {size}, {depth} layers x {scale:g}"
+    return Trial(name, function, x, start, singular_reference(function, x, start))
+
+
 def recurrent(rng: np.random.Generator) -> Trial:
     """An LSTM, whose weights are spread up to four times as widely as they start out."""
     torch.manual_seed(int(rng.integers(1 << 30)))
@@ -329,6 +395,31 @@ def recurrent(rng: np.random.Generator) -> Trial:
     return Trial(f"{length} steps x {scale:g}", function, x, 0 * x, smooth_reference(function, x, 0 * x, FEWER))
 
 
+def norms_at_zero(rng: np.random.Generator) -> Trial:
+    """A residual network that normalises in front of every block, from zeros: all of them, or all but the first quarter."""
+    size, depth, gain = int(rng.choice([16, 64, 256])), int(rng.integers(1, 6)), float(rng.choice([0.5, 1.0, 2.0]))
+    epsilon, kind = float(rng.choice([1e-5, 1e-6, 1e-12])), ("rms", "layer")[int(rng.integers(2))]
+    blocks = [torch.tensor(rng.normal(size=(3, size, size)) * gain / math.sqrt(size)) for _ in range(depth)]
+
+    def norm(rows: Tensor) -> Tensor:
+        centred = rows if kind == "rms" else rows - rows.mean(-1, keepdim=True)
+        return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + epsilon)
+
+    def network(rows: Tensor) -> Tensor:
+        for gate, up, down in blocks:
+            seen = norm(rows)
+            rows = rows + (nn.functional.silu(seen @ gate) * (seen @ up)) @ down + seen @ gate @ down
+        return norm(rows)
+
+    function = _scored(rng, network, size, float(rng.choice([0.3, 1.0])))
+    x = torch.tensor(rng.normal(size=(1, size)) * rng.choice([0.1, 1.0]))
+    start = torch.zeros_like(x)
+    if rng.random() < 0.5:
+        start[:, : size // 4] = x[:, : size // 4]
+    name = f"{kind} {size}x{depth} gain {gain:g} eps {epsilon:g}"
+    return Trial(name, function, x, start, singular_reference(function, x, start))
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "ordinary": ordinary,
     "ranking": ranking,
@@ -338,11 +429,14 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "twins": twins,
     "four ReLUs": four_relus,
     "needles": opposite_needles,
+    "flashes": flashes,
     "needles 2000": lambda rng: opposite_needles(rng, 2000.0),
     "wide": wide,
     "wide ranking": wide_ranking,
     "attention": attention,
     "recurrent": recurrent,
+    "norms at zero": norms_at_zero,
+    "attention at zero": attention_at_zero,
 }
 
 

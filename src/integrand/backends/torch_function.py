@@ -23,6 +23,7 @@ from ..errors import (
     ModelError,
     NonFiniteError,
     OptionError,
+    OutputError,
     warn,
 )
 from ..functions.call import ModelCall, RunsRows, exported_rows
@@ -38,6 +39,9 @@ from ..trees import Leaves, Tensors, Tree, check_tensors, flatten
 __all__ = ["TorchFunction", "build", "filled", "no_gradient", "undisturbed"]
 
 T = TypeVar("T")
+
+SAMPLED = 4096
+"""Numbers of an output, at the most, by which outputs are compared."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class TorchFunction:
         inside: what gradients were computed in between score and input, once there were any, and in how many operations
             each; autocast may be at work.
         kinks: whether gradients went through operations whose gradients may jump, once there were any; its first entry counts.
+        normalises: whether gradients went through operations that divide by the size of what they see; likewise.
         forward: a context for forward passes, up to the scores.
         backward: a context for backward passes, which may be of another precision than forward passes.
     """
@@ -74,6 +79,7 @@ class TorchFunction:
     alike: bool = False
     inside: Counter[torch.dtype] = field(default_factory=Counter, compare=False)
     kinks: list[bool] = field(default_factory=list, compare=False)
+    normalises: list[bool] = field(default_factory=list, compare=False)
     forward: Callable[[], AbstractContextManager[object]] = nullcontext
     backward: Callable[[], AbstractContextManager[object]] = nullcontext
 
@@ -83,6 +89,8 @@ class TorchFunction:
             self.inside.update(dtypes_inside(scores))
         if not self.kinks:
             self.kinks.append(any(map(kinked_node, nodes_behind([scores]))))
+        if not self.normalises:
+            self.normalises.append(any(map(normalising_node, nodes_behind([scores]))))
 
     @property
     def examples(self) -> int:
@@ -95,6 +103,19 @@ class TorchFunction:
             if self.alike and len(rows) > 1 and all(leaf.stride(0) == 0 for leaf in leaves):
                 return self.scorer(repeated(self.run(tuple(leaf[:1] for leaf in leaves), rows[:1]), len(rows)), rows)
             return self.scorer(self.run(leaves, rows), rows)
+
+    def outputs(self, leaves: Leaves, rows: Tensor) -> Tensor:
+        """Outputs of the model at points, or evenly spread samples of them, (N, numbers); scores where they are no tensors."""
+        with self.forward():
+            outputs = self.scorer.seen(self.run(leaves, rows), rows)
+            try:
+                tensors = [main_tensor(raw) for raw in outputs]
+            except OutputError:
+                return self.scorer(outputs, rows)[:, None]
+        numbers = (
+            tensors[0].reshape(len(rows), -1) if self.scorer.batched else torch.stack([tensor.flatten() for tensor in tensors])
+        )
+        return numbers[:, :: -(-numbers.shape[1] // SAMPLED)]
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -489,6 +510,29 @@ def kinked_node(node: Any) -> bool:
     if word == "clamp_min":
         return not 0 < node._saved_min <= TINY
     return word not in SMOOTH
+
+
+NORMALISING = frozenset("native_layer_norm native_group_norm fused_rms_norm rsqrt reciprocal linalg_vector_norm norm".split())
+"""Operations of torch that divide by the size of what they see, or are made to."""
+
+
+def normalising_node(node: Any) -> bool:
+    """Whether a node of autograd's graph may divide by the size of what it sees; what is not known may.
+
+    >>> x = torch.ones(1, 2, requires_grad=True)
+    >>> [normalising_node(y.grad_fn) for y in (x / 2, x / x.sum(), torch.layer_norm(x, (2,)), x.sum().rsqrt(), x**2, x**-0.5)]
+    [False, True, True, True, False, True]
+    """
+    if not known_node(node):
+        return True
+    own = _OWN.fullmatch(node.name())
+    word = re.sub(r"(?<!^)(?=[A-Z])", "_", own[1]).lower() if own else ""
+    if word == "div":
+        return all(before is not None for before, _ in node.next_functions)
+    if word == "pow":
+        exponent = getattr(node, "_saved_exponent", None)
+        return isinstance(exponent, (int, float)) and exponent < 0
+    return word in NORMALISING or (word == "native_batch_norm" and bool(node._saved_training))
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:

@@ -212,6 +212,11 @@ class Evaluator:
         return self.function.kinks[:1] == [False]  # several workers may have noted it
 
     @property
+    def normalises(self) -> bool:
+        """Whether some operation that gradients go through divides by the size of what it sees; False before that is known."""
+        return self.function.normalises[:1] == [True]
+
+    @property
     def widened(self) -> bool:
         """Whether a half-precision model runs as in float32."""
         return "weights" in self.precision
@@ -494,6 +499,18 @@ class Evaluator:
             out[index] = scores
             np.add.at(self.forwards, nodes.rows[index], 1)
         return out
+
+    def outputs_at(self, nodes: Nodes) -> Floats:
+        """Outputs of the model at nodes, or evenly spread samples of them, (N, numbers), from forward passes alone."""
+
+        def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
+            with torch.no_grad():
+                outputs = self.function.outputs(self.points_alone(here), self.rows_of(here)).double().cpu().numpy()
+            return index, np.nan_to_num(outputs)
+
+        order, rows = zip(*self.in_chunks(nodes, evaluate), strict=True)
+        np.add.at(self.forwards, nodes.rows, 1)
+        return np.concatenate(rows)[np.argsort(np.concatenate(order))]
 
     def gradients_on_grid(self, piece: int, times: Floats) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
         """Gradients of every example at every time on a piece, in blocks of whole steps, or of parts of one step.

@@ -220,7 +220,11 @@ class GradientIntegral:
 
     def judge(self, fresh: Ints) -> Split:
         """End the examples that have ended; the panels of the others to halve, and how often."""
-        if not self._trusts(fresh) or not self.active:
+        if not self._trusts(fresh):
+            return Split()
+        if len(fresh):
+            self._grade(fresh)
+        if not self.active:
             return Split()
         self.groups = GroupedPanels.of(self.mesh, self.shares, self._allowances())
         found = self.errors.estimates(self.active, self.groups)
@@ -238,10 +242,11 @@ class GradientIntegral:
         decisions = self._looked_into(decisions)
         claims = [self._claim(step) for step in decisions if step.status is Status.CONVERGED]
         test = ClaimTest(self.mesh, self.shares, claims, self.tol)
-        for done in self.evaluator.gradients_at(test.nodes):
+        for done in self.mesh.source.gradients_at(test.nodes):
             test.note(done)
-        test.note_scores(self.evaluator.scores_at(test.scored))
+        test.note_scores(self.mesh.source.scores_at(test.scored))
         refuted = test.refuted()
+        refuted |= self._flashes([claim for claim in claims if claim.one.example not in refuted])
         decisions = [self._halved(s, refuted[s.one.example]) if s.one.example in refuted else s for s in decisions]
         for one in self.active:
             one.rounds += 1
@@ -390,13 +395,41 @@ class GradientIntegral:
 
     def _start_again(self) -> Split:
         """Start all unfinished examples once more."""
-        unfinished = np.array([one.example for one in self.active], np.int64)
-        self.evaluator.forget(unfinished)
-        self.free[unfinished] = self.evaluator.gradients[unfinished]
-        self.waiting.extend(unfinished.tolist())
-        self.mesh.remove(unfinished)
-        self.active = []
+        self._restart(np.array([one.example for one in self.active], np.int64))
         return Split()
+
+    def _restart(self, examples: Ints) -> None:
+        """Start some unfinished examples once more."""
+        self.evaluator.forget(examples)
+        self.free[examples] = self.evaluator.gradients[examples]
+        self.waiting.extend(examples.tolist())
+        self.mesh.remove(examples)
+        self.active = [one for one in self.active if one.example not in examples]
+
+    def _grade(self, fresh: Ints) -> None:
+        """Start examples again on graded paths if the start of their paths turns out to be singular."""
+        panels = self.mesh.panels
+        start, elsewhere = np.zeros((2, self.pieces * self.examples))
+        first = panels.start == 0
+        start[panels.line[first]] = panels.masses[first, 0]
+        np.maximum.at(elsewhere, panels.line, np.where(first, panels.masses[:, 1:].max(1), panels.masses.max(1)))
+        again = self.mesh.paths.grade(fresh, start, elsewhere)
+        if len(again):
+            if self._unasked():  # a lower precision was compared at other nodes
+                self.evaluator.runner.mode, again = PrecisionMode(), np.array([one.example for one in self.active])
+            self._restart(again)
+
+    def _flashes(self, claims: list[Claim]) -> dict[int, Refutation]:
+        """The claims about probabilities that flash between the nodes, by example."""
+        scores = self.mesh.store.scores[self.mesh.panels.slots]
+        outside = np.flatnonzero((scores.min(1) < 0) | (scores.max(1) > 1))
+        claims = [claim for claim in claims if not np.isin(claim.index, outside).any()]
+        if not claims:
+            return {}
+        from .odds import OddsTest
+
+        odds = OddsTest(self.mesh, self.shares, claims, self.tol)
+        return odds.refuted(self.mesh.source.scores_at(odds.nodes))
 
     def _claim(self, step: Decision) -> Claim:
         """What an example claims that has converged."""

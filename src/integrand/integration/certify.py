@@ -295,4 +295,5 @@ class CertificateWriter:
             t = (panels.start[:, None] + panels.width[:, None] * rule.nodes).ravel()
             piece = np.repeat(panels.line // self.mesh.examples, len(rule.nodes))
             weights = panels.weights[:, found.candidate].ravel()
-        return Nodes(t, np.full(len(t), one.example), piece), weights * self.shares[piece]
+        nodes, speed = self.mesh.paths.in_t(Nodes(t, np.full(len(t), one.example), piece))
+        return nodes, weights * speed * self.shares[piece]

@@ -466,6 +466,8 @@ class ClaimTest:
             gradients, scores = NOTHING, SCORES
         elif error <= EASY * self.tol * found.size and nodes <= FEW_NODES:
             gradients, scores = (2 * USUAL, 0) if one.broad and not one.suspect else (THOROUGH, SCORES)
+        elif self.mesh.paths.graded(one.example) and nodes <= FEW_NODES:
+            gradients = THOROUGH
         elif self._early(claim):
             gradients = USUAL
         elif one.suspect or (one.kinked and one.looks < FEWEST_LOOKS):
@@ -511,7 +513,9 @@ class ClaimTest:
         out = {c.one.example: Refutation(c.found.error, c.index) for c in self.claims if self._too_few(c)}
         share = np.abs(self.shares[self.line // self.mesh.examples])
         size, error = (np.array([getattr(claim.found, part) for claim in self.claims]) for part in ("size", "error"))
-        bound = np.maximum(4 * error, self.tol * size)[self.owner]
+        # A path that starts at a norm may hold another narrow turn, and has hardly any kinks.
+        strict = [self.mesh.paths.graded(claim.one.example) and not claim.one.kinked for claim in self.claims]
+        bound = np.where(strict, error, np.maximum(4 * error, self.tol * size))[self.owner]
         allowed = np.array([claim.one.allowance for claim in self.claims])[self.owner]
         wrong = (share * self.off > np.maximum(bound, MISFIT * size[self.owner])) | (share * self.apart > bound + allowed)
         everywhere = self._out_of_step(share, size)

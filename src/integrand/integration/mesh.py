@@ -18,6 +18,7 @@ from ..functions.model_notes import release_graphs
 from ..paths.base import Nodes
 from ..quadrature.panel_rules import KINKED, SKETCH, PanelRule, measure, weighed
 from ..trees import add_rows, on_device
+from .grading import GradedPaths
 
 STORE_BYTES = 1 << 30
 """Gradients that may be kept, where the user names no limit."""
@@ -58,6 +59,7 @@ class Panels:
         gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
         variation: what the score moves by from node to node, up and down, (panels,).
+        masses: L1 norms of the terms at the nodes, (panels, n).
         weights: what the candidates weigh the nodes with, (panels, candidates, n).
         sketch: random projections of the first candidate's differences on parts of the panel, (panels, parts, SKETCH).
     """
@@ -70,6 +72,7 @@ class Panels:
     missing: Floats
     gaps: Floats
     variation: Floats
+    masses: Floats
     weights: Floats
     sketch: Floats
 
@@ -79,7 +82,8 @@ class Panels:
         empty, nodes, count = np.zeros(0), len(rule.nodes), len(rule.candidates)
         said, parts = np.zeros((0, count)), 0 if rule.parts is None else len(rule.parts)
         slots, sketch = np.zeros((0, nodes), np.int64), np.zeros((0, parts, SKETCH))
-        return Panels(NONE, empty, empty, slots, said, said, said, empty, np.zeros((0, count, nodes)), sketch)
+        masses, weights = np.zeros((0, nodes)), np.zeros((0, count, nodes))
+        return Panels(NONE, empty, empty, slots, said, said, said, empty, masses, weights, sketch)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -202,6 +206,7 @@ class Mesh:
         at_once: bool = True,
     ) -> None:
         self.rule, self.evaluator = rule, evaluator
+        self.paths = GradedPaths(evaluator)
         self.halvings, self.off_grid = halvings, off_grid
         self.start_times = off_grid if at_once else NO_TIMES
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
@@ -221,6 +226,11 @@ class Mesh:
         self.sums = torch.zeros(0, self.pieces, columns, evaluator.features, dtype=torch.float64, device=self.device)
         self.place = np.full(self.examples, -1, np.int64)
         self.off_grid_slots = np.full((self.examples * self.pieces, len(off_grid)), -1, np.int64)
+
+    @property
+    def source(self) -> Evaluator | GradedPaths:
+        """Evaluates nodes in the mesh's own time, which is that of the paths where none of them is graded."""
+        return self.paths if self.paths.any_graded else self.evaluator
 
     def room(self, split: Split) -> int:
         """How many fresh examples there is room for, once some panels are halved."""
@@ -281,7 +291,7 @@ class Mesh:
         before = np.concatenate([old.slots, np.full((count, len(self.rule.nodes)), -1)])
         groups = [_Divided.of(at, d, before) for d in sorted(set(depth.tolist())) for at in [np.flatnonzero(depth == d)]]
         nodes, slots = self._placed(groups, line, start, width, lines)
-        for done in self.evaluator.gradients_at(nodes):
+        for done in self.source.gradients_at(nodes):
             self.store.put(slots[done.index], done)
         for group in groups:
             mine = group.at[group.at < len(old)]
@@ -345,7 +355,7 @@ class Mesh:
             terms, rounding = self.store.rows(here), self.evaluator.rounding
             found = measure(self.rule, terms, scores, slopes, widths[block], torch.float64, rounding=rounding)
             self._add(line[block], found.sums, 1)
-            said.append((found.norms, found.missing, found.gaps, found.variation, found.weights, found.sketch))
+            said.append((found.norms, found.missing, found.gaps, found.variation, found.masses, found.weights, found.sketch))
         return [np.concatenate(column) for column in zip(*said, strict=True)]
 
     def _release(self, count: int, spare: Ints) -> None:

@@ -170,6 +170,7 @@ class PanelSums:
         gaps: the same beyond rounding, or from node to node (the root of summed squares) if that is more,
             (panels, candidates).
         variation: what the score moves by from node to node, up and down, (panels,).
+        masses: L1 norms of gradients times velocity at the nodes, (panels, n).
         weights: what the values weigh the nodes with, (panels, candidates, n).
         sketch: the first candidate's differences on the parts of a panel, projected at random, (panels, parts, SKETCH).
     """
@@ -179,6 +180,7 @@ class PanelSums:
     missing: Floats
     gaps: Floats
     variation: Floats
+    masses: Floats
     weights: Floats
     sketch: Floats
 
@@ -240,7 +242,7 @@ def measure(
             norms[index] = norms[index, :1]
             missing[index] = (rise[index] - (slopes[index] * fine).sum(1))[:, None]
             gaps[index] = _beyond(missing[index], slack[index])
-    return PanelSums(sums, norms, missing, gaps, np.abs(np.diff(scores)).sum(1), used, sketch)
+    return PanelSums(sums, norms, missing, gaps, np.abs(np.diff(scores)).sum(1), sizes, used, sketch)
 
 
 def _by_parts(weights: Floats, wide: Tensor) -> tuple[Floats, Floats]:
