@@ -11,6 +11,7 @@ import torch
 
 from .attribution import Attribution
 from .backends.precision import Precision
+from .baselines.path_start import VERY_START, warn_if_early
 from .baselines.resolve import Baseline, resolve_baselines
 from .certificate import promised
 from .engine import EngineOptions, attribute, backend_of, promises_of, warn_if_same, warn_if_still
@@ -160,6 +161,10 @@ def integrated_gradients(
             from .baselines.class_signal import warn_if_high
 
             warn_if_high(result.certificate, function)
+        if baseline is None and result.profile is not None:
+            t = result.profile.t
+            if ((t > 0) & (t < VERY_START)).any():  # most runs have no nodes there
+                warn_if_early(result)
         return result
 
 

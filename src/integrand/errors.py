@@ -22,7 +22,7 @@ The tree::
     IntegrandWarning (UserWarning)
     ├── ConvergenceWarning     the tolerance was not met; the certificate says why and what to do
     ├── ZeroAttributionWarning the score does not depend on an input, or the input equals the baseline
-    ├── BaselineWarning        the baseline has the explained class already
+    ├── BaselineWarning        the baseline has the explained class already, or most of the change is right there
     ├── ScoreWarning           outputs that seem to be probabilities already were passed through softmax or sigmoid
     ├── InPlaceWarning         the model writes into its input (a copy was explained), or into a buffer too large to be put back
     └── MemoryBackoffWarning   out of memory: chunks were made smaller and the run went on
@@ -130,7 +130,7 @@ class ZeroAttributionWarning(IntegrandWarning):
 
 
 class BaselineWarning(IntegrandWarning):
-    """The explained class is there at the baseline already, so that little of it is explained."""
+    """The explained class is there at the baseline already, or most of the change is at the very start of the path."""
 
 
 class ScoreWarning(IntegrandWarning):

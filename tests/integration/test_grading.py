@@ -14,6 +14,8 @@ from tests.honesty.honest import relative_error
 
 EPSILON = 1e-12
 
+pytestmark = pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")  # zero is what is tested here
+
 
 def normed(weights: Tensor, epsilon: float = EPSILON) -> nn.Module:
     """Features over their own size, weighed."""

@@ -13,6 +13,8 @@ from integrand import targets
 
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.filterwarnings("ignore::integrand.errors.BaselineWarning")  # random weights have biases of zero
+
 
 class OfPixels(nn.Module):
     """A model that takes pictures as its first argument."""

@@ -16,6 +16,7 @@ from ..attribution import Attribution
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.class_signal import HIGH_HEAD_START, Signal, class_probabilities, head_start, own_signal, signal_of
 from ..baselines.constructors import Values, black, blurred, filled_like, gaussian, mean, uniform, white
+from ..baselines.path_start import description, early_shares
 from ..baselines.resolve import Baseline, resolve_baselines
 from ..certificate import promised
 from ..engine import EngineOptions, attribute
@@ -319,6 +320,7 @@ def _row(name: str, one: MeasuredBaseline, at_x: Signal | None, function: TorchF
     ahead = abs(base) / abs(here) if here else (0.0 if base == 0 else math.inf)
     if signal is not None and at_x is not None and not math.isnan(signal.probability):
         ahead = head_start(signal.probability, at_x.probability, signal.chance)
+    profile = one.attribution.profile
     classes = signal or Signal(math.nan, 0, math.nan, math.nan, 2)
     return DiagnosisRow(
         name=name,
@@ -331,6 +333,7 @@ def _row(name: str, one: MeasuredBaseline, at_x: Signal | None, function: TorchF
         confidence=classes.confidence,
         entropy=classes.entropy,
         signal=0.0 if signal is None or at_x is None else own_signal(signal.certainty, at_x.certainty),
+        early=0.0 if profile is None else float(early_shares(profile)[0]),
         agreement=agreement,
         attribution=one.attribution,
     )
@@ -366,6 +369,7 @@ def _against(row: DiagnosisRow, names: Callable[[int], str]) -> str:
     if row.speaks and row.top is not None and (row.near_zero or row.confidence > row.probability + 1e-3):
         top = f"the model sees {names(row.top)} in it, with probability {row.confidence:.2g}"
         reasons.append(f"{top}, and is {share_of(row.signal)} as sure of its answer as at x")
+    reasons += [description(row.early)] if row.sudden else []
     return " and ".join(reasons)
 
 
@@ -383,6 +387,7 @@ def _no_neutral_candidate(
     said += [f"{closest[0].upper()}{closest[1:]}."] if closest else []
     left = [name for name in FOR_IMAGES if images and name not in {row.name for row in rows}]
     left += ["an average such as [black(x), white(x)]"] if images else []
+    left += ["the mean embedding", "a real text"] if not images and any(row.sudden for row in rows) else []
     others = "".join(f"{one}, " for one in left) + ("or " if left else "")
     return [*said, f"Try {others}draws of the training set (integrand.baselines.drawn)."]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays import Floats
 from ..attribution import Attribution
 from ..baselines.class_signal import HIGH_HEAD_START, NEAR_ZERO, OWN_SIGNAL
+from ..baselines.path_start import EARLY
 from ..certificate import ExampleCertificate
 from ..errors import MissingExtraError
 from ..files import write
@@ -41,6 +42,8 @@ class DiagnosisRow:
             alike.
         signal: how sure the model is of its answer there, of whatever class, as a share of how sure it is at x; certainty is
             measured by the entropy, from chance (0) to one certain class (1). 0 where there are no classes.
+        early: the share of the change (the integral of the profile's ``mass``) that happens in the first hundredth of the path.
+            It is large where the path starts at zero in front of a norm.
         agreement: the mean rank correlation of its attributions with those of the other candidates, over regions.
         attribution: the attribution from this baseline, with its certificate.
     """
@@ -55,6 +58,7 @@ class DiagnosisRow:
     confidence: float
     entropy: float
     signal: float
+    early: float
     agreement: float
     attribution: Attribution
 
@@ -81,19 +85,24 @@ class DiagnosisRow:
         return self.signal > OWN_SIGNAL
 
     @property
+    def sudden(self) -> bool:
+        """True if more than a quarter of the change happens in the first hundredth of the path."""
+        return self.early > EARLY
+
+    @property
     def empty(self) -> bool:
         """Whether the attributions are all zero, as where the baseline equals the input."""
         return self.certificate.magnitude == 0
 
     @property
     def neutral(self) -> bool:
-        """Whether nothing speaks against the candidate: near zero, without a signal of its own, and not equal to x."""
-        return self.near_zero and not self.speaks and not self.empty
+        """True if nothing speaks against it: near zero, no signal of its own, no sudden change at the start, not equal to x."""
+        return self.near_zero and not self.speaks and not self.sudden and not self.empty
 
     @property
     def charge(self) -> float:
-        """How far from neutral: the larger of head start and signal relative to its limit, at most 1 for a neutral baseline."""
-        return math.inf if self.empty else max(self.head_start / NEAR_ZERO, self.signal / OWN_SIGNAL)
+        """The largest of head start, signal and early change relative to its limit: at most 1 for a neutral baseline."""
+        return math.inf if self.empty else max(self.head_start / NEAR_ZERO, self.signal / OWN_SIGNAL, self.early / EARLY)
 
     @property
     def verdict(self) -> str:
@@ -101,7 +110,8 @@ class DiagnosisRow:
         if self.empty:
             return "explains nothing"
         score = "near zero" if self.near_zero else "score is high" if self.head_start > HIGH_HEAD_START else "some score"
-        return ", ".join(filter(None, ("neutral" if self.neutral else score, "own signal" if self.speaks else "")))
+        faults = "own signal" if self.speaks else "", "change at the very start" if self.sudden else ""
+        return ", ".join(filter(None, ("neutral" if self.neutral else score, *faults)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -278,7 +288,7 @@ class Diagnosis:
         rows = []
         for row in self.rows:
             names = ("name", "draws", "score", "share", "probability", "head_start", "top", "confidence", "entropy", "signal")
-            found: dict[str, Any] = {name: getattr(row, name) for name in (*names, "agreement", "neutral", "verdict")}
+            found: dict[str, Any] = {name: getattr(row, name) for name in (*names, "early", "agreement", "neutral", "verdict")}
             found["top_name"] = None if row.top is None else self.names(row.top)
             one = row.certificate
             found |= {"magnitude": one.magnitude, "residual": one.residual, "error": one.error, "gradients": one.gradients}
