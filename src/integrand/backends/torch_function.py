@@ -107,14 +107,12 @@ class TorchFunction:
     def outputs(self, leaves: Leaves, rows: Tensor) -> Tensor:
         """Outputs of the model at points, or evenly spread samples of them, (N, numbers); scores where they are no tensors."""
         with self.forward():
-            outputs = self.scorer.seen(self.run(leaves, rows), rows)
+            outputs = self.run(leaves, rows)
             try:
                 tensors = [main_tensor(raw) for raw in outputs]
             except OutputError:
                 return self.scorer(outputs, rows)[:, None]
-        numbers = (
-            tensors[0].reshape(len(rows), -1) if self.scorer.batched else torch.stack([tensor.flatten() for tensor in tensors])
-        )
+        numbers = (tensors[0] if self.scorer.batched else torch.stack(tensors)).reshape(len(rows), -1)
         return numbers[:, :: -(-numbers.shape[1] // SAMPLED)]
 
     @property

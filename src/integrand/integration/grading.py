@@ -1,8 +1,8 @@
 """Graded paths: where the score is singular at the start of a path, nodes lie at t = s^power and gather there.
 
 A normalisation divides by the size of what it sees. Where a path starts at zero in front of one, the model sees x / |x| of
-t * x: within t = 1e-3, or 1e-11 after ten of them, the representation turns, and the rest of the path sees almost constant
-input. Equal steps in t miss that turn. With t = s^power they do not, and the start itself, where the gradient may be 1e13 and
+t * x: within t = 1e-3, or 1e-11 after ten of them, the representation turns, and with it goes much of what the score changes
+by. Equal steps in t miss that turn. With t = s^power they do not, and the start itself, where the gradient may be 1e13 and
 belongs to a stretch of length 1e-11, has the weight zero.
 
 The mesh integrates over s. Evaluations, profiles and the places of jumps are in t, as everywhere else.

@@ -53,7 +53,7 @@ class Stretches:
         width: how wide they are, (N,).
         share: the width times the weight of the piece, (N,).
         odds: log-odds at both ends, (N, 2).
-        sizes: logarithm of the gradient's L1 norm over p (1 - p) at both ends, (N, 2).
+        sizes: the gradient's L1 norm over p (1 - p) at both ends, (N, 2).
     """
 
     claim: int
@@ -75,10 +75,12 @@ class Stretches:
         """What the two ends miss of the attributions, L1, given the log-odds at the places, (N,)."""
         places = np.r_[0.0, self.places, 1.0]
         every = np.concatenate([self.odds[:, :1], odds.reshape(-1, len(self.places)), self.odds[:, 1:]], 1)
-        masses = _spread(every) * np.exp(self.sizes[:, :1] + places * np.diff(self.sizes)) * self.share[:, None]
+        inside = np.broadcast_to(self.sizes.min(1, keepdims=True), (len(every), len(self.places)))
+        sizes = np.concatenate([self.sizes[:, :1], inside, self.sizes[:, 1:]], 1)
+        masses = _spread(every) * sizes * self.share[:, None]
         parts = (masses[:, 1:] + masses[:, :-1]) / 2 * np.diff(places)
         changes = np.abs(np.diff(1 / (1 + np.exp(-every)), axis=1)) * (self.share / self.width)[:, None]
-        return np.asarray(np.abs(np.maximum(parts, changes).sum(1) - (masses[:, 0] + masses[:, -1]) / 2))
+        return np.asarray(np.maximum(np.maximum(parts, changes).sum(1) - (masses[:, 0] + masses[:, -1]) / 2, 0.0))
 
 
 class OddsTest:
@@ -140,7 +142,7 @@ class OddsTest:
                     width[at, side],
                     share[at, side],
                     np.stack([odds[at, side], odds[at, side + 1]], 1),
-                    np.log(np.stack([sizes[at, side], sizes[at, side + 1]], 1)),
+                    np.stack([sizes[at, side], sizes[at, side + 1]], 1),
                 )
             )
         return out

@@ -47,7 +47,7 @@ class Outputs(Scorer):
 
     def __call__(self, outputs: Any, rows: Tensor) -> Tensor:
         """The outputs of each row, side by side."""
-        return whole(outputs, batched=self.batched).flatten(1)
+        return whole(outputs, batched=self.batched).reshape(len(rows), -1)
 
 
 def whole(outputs: Any, *, batched: bool) -> Tensor:
