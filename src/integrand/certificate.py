@@ -28,10 +28,27 @@ class Status(enum.Enum):
     """The evaluation (or memory, or fixed step) budget ended first."""
     NOISE = "noise floor"
     """The gradients are not precise enough for this tolerance."""
+    UNKNOWN = "unknown"
+    """Rounding leaves so much that no error can be stated: nothing is known of the values."""
     JUMP = "not complete"
     """The score changes where no gradient flows: no integral of its gradient can sum to its change."""
     EXACT = "exact"
     """Nothing was estimated: the values are what the method defines, to rounding."""
+
+
+MAX_KNOWN_ERROR = 0.3
+"""The largest relative error that is knowledge: beyond it an estimate is relative to values that are mostly error."""
+
+
+def final_status(status: Status, error: float) -> tuple[Status, float]:
+    """Return the status and the error to state: beyond 30% nothing has converged, and rounding leaves an unknown error.
+
+    >>> final_status(Status.NOISE, 0.02), final_status(Status.NOISE, 3e21), final_status(Status.CONVERGED, 0.4)
+    ((<Status.NOISE: 'noise floor'>, 0.02), (<Status.UNKNOWN: 'unknown'>, nan), (<Status.BUDGET: 'budget spent'>, 0.4))
+    """
+    if error <= MAX_KNOWN_ERROR or status not in (Status.NOISE, Status.CONVERGED):
+        return status, error
+    return (Status.UNKNOWN, math.nan) if status is Status.NOISE else (Status.BUDGET, error)
 
 
 AXIOMS = ("completeness", "sensitivity-a", "sensitivity-b", "implementation-invariance", "linearity", "symmetry")
@@ -94,8 +111,9 @@ class ExampleCertificate:
         baseline_score: F(x'), at the baseline (the mean over several).
         residual: what the sum misses, sum(values) - (F(x) - F(x')). Zero is necessary for accuracy, not sufficient.
         magnitude: sum|a| over the features, the scale of the error; on image networks far above |F(x) - F(x')|.
-        error: estimated relative L1 error over the features, sum|a - a*| / sum|a*|. NaN where too few nodes were
-            used to tell. Where nothing was integrated or sampled, what rounding does, as far as it was measured.
+        error: estimated relative L1 error over the features, sum|a - a*| / sum|a*|. NaN where it is not known: too few nodes
+            were used to tell, or rounding is larger than the values. Where nothing was integrated or sampled, what rounding
+            does, as far as it was measured.
         tol: the tolerance that was asked for, in the same unit.
         gradients: gradient evaluations (one forward and one backward each) spent on this example.
         forwards: forward evaluations without a backward.
@@ -153,6 +171,12 @@ class ExampleCertificate:
         """What to do about the status, in words ('' when there is nothing to do)."""
         if self.converged:
             return ""
+        if self.status is Status.UNKNOWN:
+            finer = "" if self.precision == "float64" else "use a model and input in float64, "
+            return (
+                f"rounding in {precision_words(self.precision)} is larger than the values; {finer}explain the score before it "
+                "is saturated (a logit rather than its probability), or start from another baseline"
+            )
         if self.status is Status.NOISE and self.unseen == "rounding":
             return (
                 f"the score moves in steps of up to {number(self.jump_size)} about its slope: something inside the model "
@@ -178,8 +202,8 @@ class ExampleCertificate:
             return "too few steps to estimate the error; use more, or None to integrate to a tolerance"
         wanted = "" if self.needed is None else f" (about {self.needed} evaluations)"
         return (
-            f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}; {self.knob}{wanted}, or ask for "
-            "a larger tol"
+            f"the error is estimated at {estimated(self.error)}, not within {percent(self.tol)}; {self.knob}{wanted}"
+            f"{', or ask for a larger tol' if self.error <= MAX_KNOWN_ERROR else ''}"
         )
 
     def _unseen_change(self) -> str:
@@ -207,7 +231,7 @@ class ExampleCertificate:
 
     def __str__(self) -> str:
         exact = self.status is Status.EXACT
-        accuracy = "" if exact else f"error {percent(self.error)} (tol {percent(self.tol)})  "
+        accuracy = "" if exact else f"error {estimated(self.error)} (tol {percent(self.tol)})  "
         if exact and self.error > 1e-5:
             accuracy = f"rounding {percent(self.error)}  "
         spent = f"{self.gradients} gradients" if self.gradients else f"{self.forwards} forwards"
@@ -223,6 +247,15 @@ class ExampleCertificate:
         if self.remedy:
             line += f": {self.remedy}"
         return shown(line)  # notes and names may come from a file
+
+
+def estimated(error: float) -> str:
+    """An error estimate as a reader says it: one above 100% is only that.
+
+    >>> estimated(0.012), estimated(3e21), estimated(math.nan)
+    ('1.2%', 'above 100%', 'unknown')
+    """
+    return "above 100%" if error > 1 else percent(error)
 
 
 def precision_words(precision: str) -> str:
@@ -293,7 +326,7 @@ class Certificate:
     def __repr__(self) -> str:
         missed = sum(not example.converged for example in self.examples)
         said = f"{missed} NOT converged" if missed else "all converged"
-        return f"Certificate({len(self.examples)} example(s), {said}, error at most {percent(self.error)})"
+        return f"Certificate({len(self.examples)} example(s), {said}, error at most {estimated(self.error)})"
 
     def __str__(self) -> str:
         if not self.examples:

@@ -171,7 +171,7 @@ def attribute(
             values = _differentiable(evaluator, outcome)
             examples = _certified_again(evaluator, outcome, values.detach())
     certificate, profile = Certificate(examples, promises), evaluator.profile()
-    if not certificate.converged:  # as it may be where the model holds a random generator of its own
+    if missed(certificate):  # as it may be where the model holds a random generator of its own
         refuse_randomness(function, min(max(int(evaluator.gradients.min()) // 10, 1), MOST_REPEATS))
     warn_if_missed(certificate)
     meta |= {"integrand": version_of(), "torch": torch.__version__, "rule": certificate[0].rule}
@@ -401,12 +401,21 @@ def _stands_still(pieces: Sequence[Piece], function: TorchFunction, i: int) -> b
     )
 
 
-def warn_if_missed(certificate: Certificate, more: str = "") -> None:
-    """Warn where a certificate says that its tolerance was not met; ``more`` is added to the message."""
-    missed = [i for i, example in enumerate(certificate) if not example.converged]
-    if missed:
+def missed(certificate: Certificate) -> list[int]:
+    """Examples that did not meet their tolerance, without those that were asked for 100% or more and spent their budget.
+
+    Whoever asks for so much wants the values of a few steps, however far off they are.
+    """
+    return [i for i, one in enumerate(certificate) if not one.converged and not (one.tol >= 1 and one.status is Status.BUDGET)]
+
+
+def warn_if_missed(certificate: Certificate) -> None:
+    """Warn where a certificate says that its tolerance was not met."""
+    examples = missed(certificate)
+    if examples:
+        first = certificate[examples[0]]
         warn(
-            f"the tolerance was not met for {len(missed)} of {len(certificate)} example(s); example {missed[0]}: "
-            f"{certificate[missed[0]].status.value}: {certificate[missed[0]].remedy}.{more}",
+            f"the tolerance was not met for {len(examples)} of {len(certificate)} example(s); example {examples[0]}: "
+            f"{first.status.value}: {first.remedy}.",
             ConvergenceWarning,
         )

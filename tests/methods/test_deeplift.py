@@ -242,16 +242,15 @@ def test_the_stated_rounding_covers_what_a_common_shift_of_the_logits_costs(meth
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = method(common_shift(seed), x, target=2)
         one = result.certificate.only
-        # The exact attributions are zero: all that there is is wrong.
-        assert one.error > 0.3
-        if not method.multipliers:
-            assert abs(one.residual) <= one.error * one.magnitude
+        # The exact attributions are zero: all that there is is wrong, and nothing is claimed.
+        assert not one.error <= 0.3  # also where it is NaN
+        assert one.status is Status.UNKNOWN or method.multipliers
 
 
 def test_values_that_rounding_has_made_up_are_not_called_exact():
-    with pytest.warns(ConvergenceWarning, match=r"float32 are not precise enough.*float64"):
+    with pytest.warns(ConvergenceWarning, match=r"rounding in float32 is larger.*float64"):
         result = DeepLift()(common_shift(0), torch.arange(40.0)[None], target=2)
-    assert result.certificate.only.status is Status.NOISE
+    assert result.certificate.only.status is Status.UNKNOWN
 
 
 def test_rounding_of_a_large_common_move_is_stated_to_its_size():

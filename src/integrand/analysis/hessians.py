@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import Baseline, resolve_baselines
-from ..certificate import Status
+from ..certificate import Status, final_status
 from ..engine import version_of, warn_if_same
 from ..errors import ConvergenceWarning, InputError, ModelError, OptionError, warn
 from ..evaluation.checks import check_rows
@@ -208,6 +208,8 @@ class _Run:
         error, status = max(found.error, row_gap, asymmetry), found.status
         if status is Status.CONVERGED and error > tol * magnitude:
             status = Status.JUMP
+        relative = 0.0 if error == 0 else (error / magnitude if magnitude else math.inf)
+        status, relative = final_status(status, relative)
         return InteractionCertificate(
             score=score,
             baseline_score=baseline,
@@ -215,7 +217,7 @@ class _Run:
             row_gap=row_gap,
             asymmetry=asymmetry,
             magnitude=magnitude,
-            error=0.0 if error == 0 else (error / magnitude if magnitude else math.inf),
+            error=relative,
             tol=tol,
             gradients=int(evaluator.gradients[example]),
             products=int(self.curvature.products[example]),

@@ -77,6 +77,8 @@ class InteractionCertificate:
         """What to do about the status, in words ('' when there is nothing to do)."""
         if self.status is Status.CONVERGED:
             return ""
+        if self.status is Status.UNKNOWN:
+            return f"rounding in {self.precision} is larger than the values; use a model and input in float64"
         off = f"the error is estimated at {percent(self.error)}, not within {percent(self.tol)}"
         if self.status is Status.NOISE:
             return (

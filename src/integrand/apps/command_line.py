@@ -215,7 +215,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"raise max_evaluations, steps or memory", "allow more work with a larger --max-evaluations"),
     (r"too few steps to estimate the error; use more, or None to integrate to a tolerance", "too little work to say how exact"),
     # names of options
-    (r"baseline='(\w+)' or a token id may converge", r"--baseline \1 may do better"),
+    (r"use a model and input in (float\d+), (?=explain the score)", r"compute with --dtype \1, "),
     (r"\b(?:pass|Pass) (layout|gaps|baseline)='([\w-]+)'", r"give --\1 \2"),
     (r"\b(?:pass|with|Pass one as|Use) (target|score|baseline)=(?:'([\w-]+)')?", r"with --\1 \2"),
     (r"\bscore='([\w-]+)'", r"--score \1"),

@@ -18,7 +18,7 @@ from ..arrays import Floats, Ints
 from ..backends.checkpointing import NOTE, saved_bytes
 from ..backends.precision import ROUNDING, PrecisionMode, PrecisionShift
 from ..backends.torch_function import TorchFunction
-from ..certificate import ExampleCertificate
+from ..certificate import ExampleCertificate, final_status
 from ..functions.model_notes import notes_at
 from ..memory import in_chunks, out_of_memory
 from ..paths.base import Nodes, Piece
@@ -626,6 +626,7 @@ class Evaluator:
         """The certificate of an example: what was found, and what the evaluator knows of precision and evaluations."""
         said = (found.get("note"), NOTE if self._runner.recomputes else "", self.function.remark(example))
         found["note"] = "; ".join(filter(None, said))
+        found["status"], found["error"] = final_status(found["status"], found["error"])
         shift = float(self.precision_shift()[example] / found["magnitude"]) if found["magnitude"] and self.shift else 0.0
         return ExampleCertificate(
             **found,

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..backends.precision import BACKWARD, Precision, PrecisionMode
-from ..certificate import ExampleCertificate, Status
+from ..certificate import MAX_KNOWN_ERROR, ExampleCertificate, Status
 from ..errors import ModelError
 from ..evaluation.checks import check_rows, graphs_outdated, half_precision_noise, noise
 from ..evaluation.evaluator import Evaluator
@@ -175,7 +175,8 @@ class GradientIntegral:
         widens: bool = False,
         rule: PanelRule = FIVE_POINT,
     ) -> None:
-        self.evaluator, self.tol, self.limit, self.memory = evaluator, tol, max_evaluations, memory
+        self.evaluator, self.asked_tol, self.limit, self.memory = evaluator, tol, max_evaluations, memory
+        self.tol = min(tol, MAX_KNOWN_ERROR)
         self.asked, self.regions, self.widens = asked, regions, widens
         self.examples, self.pieces = evaluator.function.examples, len(evaluator.pieces)
         self.shares = np.array([piece.weight for piece in evaluator.pieces])
@@ -548,7 +549,7 @@ class GradientIntegral:
         ended = self._corrected(ended, values)
         self.values[on_device(examples, self.values.device)] = values.to(self.values.device, self.values.dtype)
         for example, step in zip(examples, ended, strict=True):
-            self.records[example] = self.writer.certificate(step, self.tol, self.end_scores[:, :, example])
+            self.records[example] = self.writer.certificate(step, self.asked_tol, self.end_scores[:, :, example])
             self.used.append(self.writer.weights_used(step))
         self.writer.draw_errors(ended, self.draws)
         self.expected[examples] = self.evaluator.gradients[examples]

@@ -20,7 +20,7 @@ from ..quadrature.panel_rules import SCORE_ROUNDINGS, norms_of, raising
 from ..sum_errors import ErrorDraws
 from ..trees import on_device
 from .certify import DRAWS_BYTES, Outcome, no_draws, note_draws, note_of_rounding, path_ends, told, visible
-from .unseen import HALF, UNSEEN, UnseenChange, find_unseen
+from .unseen import EVERYWHERE, HALF, UNSEEN, UnseenChange, find_unseen
 
 
 class WeightedSums:
@@ -195,7 +195,9 @@ class FixedSums:
         odd = np.flatnonzero((errors > tol) & (missed > UNSEEN * changes * raising(changes, roots)))
         if not len(odd) or self.evaluator.runner.mode.low_scores:
             return {}
-        return find_unseen(self.evaluator, odd, self.shares, ends=np.stack([self.starts, self.ends]), gradients=False)
+        found = find_unseen(self.evaluator, odd, self.shares, ends=np.stack([self.starts, self.ends]), gradients=False)
+        # Rounding at both ends cannot account for more: the rule's weights do not fit, as those of Riemann sums at a kink.
+        return {i: change for i, change in found.items() if change.hidden or missed[i] <= EVERYWHERE * change.size}
 
     def certificates(self, tol: float) -> list[ExampleCertificate]:
         """One for each example."""

@@ -17,7 +17,7 @@ from ..arrays import Floats, Ints
 from ..attribution import Attribution, group_sums
 from ..backends.torch_function import TorchFunction, build
 from ..baselines.resolve import Baseline, resolve_baselines
-from ..certificate import Certificate, Promise, Status
+from ..certificate import Certificate, Promise, Status, final_status
 from ..engine import blaming_baselines, warn_if_missed, warn_if_same
 from ..errors import NonFiniteError
 from ..evaluation.checks import check_rows
@@ -356,9 +356,10 @@ def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
     for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
         gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
         error = max(one.error, 3 * off / whole) if whole else 0.0
-        measured = dataclasses.replace(one, error=error, gradients=gradients, forwards=forwards)
-        noisy = one.error > MAX_ROUNDING  # which the sum proves; the rest may be a tie that another rounding breaks
-        examples.append(dataclasses.replace(measured, status=Status.NOISE, tol=MAX_ROUNDING) if noisy else measured)
+        status, tol = one.status, one.tol
+        if one.error > MAX_ROUNDING:  # which the sum proves; the rest may be a tie that another rounding breaks
+            (status, error), tol = final_status(Status.NOISE, error), MAX_ROUNDING
+        examples.append(dataclasses.replace(one, error=error, status=status, tol=tol, gradients=gradients, forwards=forwards))
     return dataclasses.replace(result, certificate=dataclasses.replace(result.certificate, examples=tuple(examples)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ..certificate import Certificate, ExampleCertificate, Status, precision_words
+from ..certificate import Certificate, ExampleCertificate, Status, estimated, precision_words
 from ..words import number, percent
 from .escaping import escape
 
@@ -13,6 +13,7 @@ MEANING = {
     Status.CONVERGED: "The error estimate is within the tolerance that was asked for.",
     Status.BUDGET: "The budget ended before the error estimate was within the tolerance.",
     Status.NOISE: "The gradients are not precise enough to tell more.",
+    Status.UNKNOWN: "Rounding is larger than the values: nothing is known of them.",
     Status.JUMP: "The score changes where no gradient flows, so the attributions cannot add up to its change.",
     Status.EXACT: "Nothing was estimated: the values are what the method defines, to rounding.",
 }
@@ -147,7 +148,8 @@ def plain_words(certificate: Certificate | ExampleCertificate) -> str:
     worst = max(doubtful or examples, key=lambda one: one.error if math.isfinite(one.error) else math.inf)
     which = f"For {len(doubtful)} of {len(examples)} parts: " if doubtful and len(examples) > 1 else ""
     help_ = f" {worst.remedy[:1].upper()}{worst.remedy[1:]}." if worst.remedy else ""
-    off = f"about {percent(worst.error)}" if math.isfinite(worst.error) else "an unknown amount"
+    about = "" if worst.error > 1 else "about "
+    off = about + estimated(worst.error) if math.isfinite(worst.error) else "an unknown amount"
     if worst.status is Status.EXACT:
         return "These numbers are exact: nothing in them was approximated."
     if worst.status is Status.JUMP:

@@ -318,7 +318,11 @@ def test_the_table_has_a_row_for_every_photo_and_says_where_its_page_is(studio: 
     studio.hook = fails_on(bad)
     assert studio.run(good, bad) == 1
     [first, second] = ExplainedTable.open(studio.folder / "out").rows()
-    assert (first.key, first.status, first.prediction) == (key_of(good), "converged", f"says {said(b'a')}")
+    assert (first.key, first.status, first.prediction) == (
+        key_of(good),
+        RESULT.certificate.only.status.value,
+        f"says {said(b'a')}",
+    )
     assert (studio.folder / "out" / str(first.columns["page"])).is_file()
     assert first.attributions.sum() == pytest.approx(float(RESULT.values.sum()), rel=1e-6)
     assert (second.key, second.status, second.columns["page"]) == (key_of(bad), "failed", None)

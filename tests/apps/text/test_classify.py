@@ -233,18 +233,14 @@ def test_half_precision_in_a_padded_batch_is_within_its_noise(dtype, monkeypatch
             assert "not precise enough" in one.certificate.remedy
 
 
-@pytest.mark.parametrize("far", [0.0, 1.0])
-def test_noise_is_said_once(far, monkeypatch):
-    """With or without advice: how large the noise is, a tenth or so, depends on the machine."""
-    monkeypatch.setattr("integrand.apps.text.text_run.FAR", far)
+def test_noise_is_said_once(monkeypatch):
+    """How large the noise is, a tenth or so, depends on the machine."""
     monkeypatch.setattr("integrand.backends.full_precision.in_full_precision", lambda function: None)
     model, tokenizer = classifier("bert")
     with pytest.warns(ConvergenceWarning, match="bfloat16") as said:
         one = text.explain(model.bfloat16(), tokenizer, SENTENCES[0], target=2, tol=1e-4)
     assert [(each.category, each.filename) for each in said] == [(ConvergenceWarning, __file__)]
-    assert 1e-4 < one.certificate.error < 1
-    advised = one.certificate.error > far
-    assert ("baseline='mean'" in str(said[0].message)) is ("baseline='mean'" in one.certificate.note) is advised
+    assert not one.certificate.error < 1e-4  # NaN where it is above 30%
 
 
 def test_the_model_comes_back_as_it_was():

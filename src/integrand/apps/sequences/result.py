@@ -44,9 +44,10 @@ def combined(examples: Sequence[ExampleCertificate]) -> ExampleCertificate:
     size = float(np.mean([one.magnitude for one in examples]))
     off = float(np.mean([one.error * one.magnitude for one in examples]))
     error = off / size if size > 0 else 0.0 if off == 0 else math.inf
-    worst = next((one for one in examples if one.status in (Status.JUMP, Status.NOISE)), None)
+    final = (Status.JUMP, Status.NOISE, Status.UNKNOWN)
+    worst = next((one for one in examples if one.status in final), None)
     worst = worst or next((one for one in examples if not one.converged), examples[0])
-    met = not math.isnan(error) and error <= worst.tol and worst.status not in (Status.JUMP, Status.NOISE)
+    met = not math.isnan(error) and error <= worst.tol and worst.status not in final
     status = Status.CONVERGED if met else worst.status
     if all(one.status is Status.EXACT for one in examples):
         status = Status.EXACT

@@ -28,10 +28,6 @@ from .result import Explained, explained
 Values = NDArray[np.float64]
 Pick = Callable[[Any, dict[str, Tensor]], Any]
 
-STEEP = "zero embeddings are where norms are steepest: baseline='mean' or a token id may converge"
-FAR = 0.1
-"""Errors above this are too large to be caused by rounding alone."""
-
 BaselineName = Literal["zero", "pad", "mask", "mean"]
 Fill = str | int | Tensor
 BASELINES = ("zero", "pad", "mask", "mean")
@@ -195,9 +191,7 @@ def integrate(
     if words:
         named = tuple(replace(one, target=word) for one, word in zip(certificate, words, strict=True))
         certificate = replace(certificate, examples=named)
-    certificate = _advised(certificate, fills)
-    poor = sum(one.note == STEEP for one in certificate)
-    warn_if_missed(certificate, f" {poor} of {len(certificate)} are far off: {STEEP}." if poor else "")
+    warn_if_missed(certificate)
     errors = result.sums(torch.arange(result.values.shape[1])).errors
     return result.values.detach().double().cpu().numpy(), errors.numpy(), certificate
 
@@ -408,20 +402,6 @@ def device_of(model: nn.Module) -> torch.device:
         return torch.device(hook.execution_device)
     weight = next(module.parameters(), None)
     return torch.device("cpu") if weight is None or weight.is_meta else weight.device
-
-
-def _advised(certificate: Certificate, fills: Sequence[Fill]) -> Certificate:
-    """Advise another baseline where the path from zero embeddings could not be integrated.
-
-    A norm divides by the size of what it gets: next to zero (RMS norms of Llama and its kin above all) it turns within a tiny
-    part of the path, where neither more steps nor more digits help much.
-    """
-    zero = any(bool((one == 0).all()) if isinstance(one, Tensor) else one == "zero" for one in fills)
-    poor = [not one.converged and one.error > FAR for one in certificate]  # less is what half precision does anywhere
-    if not zero or not any(poor):
-        return certificate
-    each = zip(certificate, poor, strict=True)
-    return replace(certificate, examples=tuple(replace(one, note=STEEP) if bad else one for one, bad in each))
 
 
 def _matched(call: Looked, ids: Tensor, kept: Tensor, first: int) -> Slot | None:
