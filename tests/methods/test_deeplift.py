@@ -248,33 +248,60 @@ def test_the_stated_rounding_covers_what_a_common_shift_of_the_logits_costs(meth
 
 
 def test_values_that_rounding_has_made_up_are_not_called_exact():
-    with pytest.warns(ConvergenceWarning, match=r"rounding in float32 is larger.*float64"):
+    with pytest.warns(ConvergenceWarning, match=r"rounding in float32 leaves an error above 30%.*float64"):
         result = DeepLift()(common_shift(0), torch.arange(40.0)[None], target=2)
     assert result.certificate.only.status is Status.UNKNOWN
 
 
-def test_rounding_of_a_large_common_move_is_stated_to_its_size():
+def moved_together(seed):
     """Logits that move together by about a hundred times as much as they differ: the values keep three to four digits."""
+    net = nn.Sequential(nn.Linear(10, 32), nn.GELU(), nn.Linear(32, 3), nn.Softmax(1))
+    with torch.no_grad():
+        net[2].weight.copy_(30 * torch.randn(1, 32) + 0.1 * torch.randn(3, 32))
+    return net, torch.randn(2, 10)
+
+
+def large_logits(seed):
+    """Logits of some thousands, in front of which many terms cancel."""
+    net = nn.Sequential(nn.Linear(20 + 60 * (seed % 3), 40), nn.ReLU(), nn.Linear(40, 5), nn.Softmax(1))
+    with torch.no_grad():
+        net[0].weight *= 100
+    return net, 100 * torch.randn(1, net[0].in_features)
+
+
+@pytest.mark.parametrize("method", [DeepLift(), REVEAL], ids=["rescale", "reveal"])
+@pytest.mark.parametrize("drawn", [moved_together, large_logits])
+def test_rounding_in_front_of_a_softmax_is_stated_to_its_size(drawn, method):
+    """Of 60 such claims 23 (rescale) and 45 (reveal-cancel) were below the truth, by up to 18 times."""
     ratios = []
-    for seed in range(6):
+    for seed in range(20):
         torch.manual_seed(seed)
-        net = nn.Sequential(nn.Linear(10, 32), nn.GELU(), nn.Linear(32, 3), nn.Softmax(1)).eval()
-        with torch.no_grad():
-            net[2].weight.copy_(30 * torch.randn(1, 32) + 0.1 * torch.randn(3, 32))
-        x = torch.randn(2, 10)
-        rough, fine = DeepLift()(net, x, target=1), DeepLift()(net.double(), x.double(), target=1)
+        net, x = drawn(seed)
+        rough, fine = method(net.eval(), x, target=1), method(net.double(), x.double(), target=1)
         off = (rough.values - fine.values).abs().sum(1)
         ratios += [float(miss / (one.error * one.magnitude)) for miss, one in zip(off, rough.certificate, strict=True)]
-    assert sum(ratio <= 1 for ratio in ratios) >= 0.7 * len(ratios)
+    assert sum(ratio > 1 for ratio in ratios) <= 0.1 * len(ratios)
     assert max(ratios) < 10
-    assert min(ratios) > 1e-3  # it is no blanket claim
+    assert min(ratios) > 1e-4  # it is no blanket claim
+
+
+def test_values_that_are_all_lost_to_rounding_are_not_called_exact():
+    """Logits of 1e9: all values are zero in float32, and the score changes by 0.8. The error was given as 0."""
+    torch.manual_seed(15)
+    net = nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Linear(40, 5), nn.Softmax(1)).eval()
+    nn.init.constant_(net[0].weight, 1e6)
+    with pytest.warns(ConvergenceWarning, match="float64"):
+        result = DeepLift()(net, torch.arange(20.0)[None], target=int(net(torch.zeros(1, 20)).argmax()))
+    only = result.certificate.only
+    assert abs(only.residual) > 0.1
+    assert only.status is Status.UNKNOWN
 
 
 def test_options_and_certificate():
     with pytest.raises(OptionError, match="rule='linear'"):
         DeepLift("linear")
     result = DeepLift()(mlp(nn.ReLU()), drawn(2, 5), target=0)
-    assert all((one.status, one.rule, one.gradients) == (Status.EXACT, "rescale", 2) for one in result.certificate)
+    assert all((one.status, one.rule, one.gradients) == (Status.EXACT, "rescale", 3) for one in result.certificate)
     kept = {p.axiom: p.kept for p in result.certificate.promises}
     assert kept["completeness"]
     assert not kept["implementation-invariance"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, final
 
 import torch
@@ -62,7 +61,7 @@ class DeepLift(Method):
 
     def attribute(self, problem: Problem) -> Attribution:
         """One forward pass at the input and at each baseline, and one backward pass per baseline."""
-        both = by_operations(problem, partial(self._explain, rounded=problem.rounded), problem.starts)
+        both = by_operations(problem, self._explain, problem.starts)
         products, slopes = both.tensor_split(2, 1) if self.multipliers else (both, both)
         count = len(problem.starts)
         forwards = TRACED + 4 * count - 2
@@ -71,7 +70,7 @@ class DeepLift(Method):
         scale = products.abs().sum(1) if self.multipliers else None
         return problem.dress(Found(slopes, self.promises, self.rule, count, forwards, total=total, scale=scale))
 
-    def _explain(self, program: Program, points: Leaves, start: Leaves, *, rounded: bool) -> Leaves:
+    def _explain(self, program: Program, points: Leaves, start: Leaves) -> Leaves:
         if self.rule == "reveal-cancel":
             program = fused(program)
         here, there = program.run(points), program.run(start)
@@ -82,11 +81,8 @@ class DeepLift(Method):
             )
         _refuse_jumps(program, here, there)
         reveal = RevealCancel(program, here, there) if self.rule == "reveal-cancel" else None
-        generator = torch.Generator().manual_seed(0)
 
         def rule(operation: Operation, arrived: Any) -> Handed:
-            if rounded:
-                arrived = _rounded_differently(arrived, generator)
             kind = kind_of(operation, here)
             if reveal is not None and kind is Kind.POINTWISE:
                 return reveal.at_nonlinearity(operation, arrived)
@@ -285,16 +281,6 @@ def _log_mean(u: Tensor, v: Tensor) -> Tensor:
     """The logarithm of the logarithmic mean of exp(u) and exp(v)."""
     apart = (u - v).abs()
     return torch.maximum(u, v) + torch.where(apart == 0, 0, (-torch.expm1(-apart) / apart).log())
-
-
-def _rounded_differently(arrived: Any, generator: torch.Generator) -> Any:
-    """Multipliers that differ in the last digit of every number."""
-    if isinstance(arrived, dict):
-        return {slot: _rounded_differently(part, generator) for slot, part in arrived.items()}
-    if isinstance(arrived, SignedPair):
-        return SignedPair(*(_rounded_differently(part, generator) for part in (arrived.positive, arrived.negative)))
-    signs = (torch.randint(0, 2, arrived.shape, generator=generator) * 2 - 1).to(arrived)
-    return arrived * (1 + torch.finfo(arrived.dtype).eps * signs)
 
 
 def _side(arrived: Any, *, positive: bool) -> Any:

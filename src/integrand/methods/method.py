@@ -38,6 +38,12 @@ T = TypeVar("T")
 MAX_ROUNDING = 0.1
 """Values whose sum misses more than this share of their magnitude are not called exact: rounding has made them up."""
 
+SCORE_ROUNDINGS = 16.0
+"""Roundings of the larger end score that the change of the score may have where all values are zero."""
+
+ROUNDING_SEEDS = (1, 2)
+"""Runs with other rounding: of a tie, one of them may fall to the same side."""
+
 MOST_POINTS = 4 << 20
 """How many numbers the points of one chunk may hold where no memory was measured: 32 MB in float64, safe on any device."""
 
@@ -108,7 +114,7 @@ class Method(abc.ABC):
         ):
             result = self.attribute(problem)
             if result.certificate[0].status is Status.EXACT and (self.sensitive or problem.half):
-                result = _with_rounding(result, self.attribute(problem.at_rounded_input()))
+                result = _with_rounding(result, [self.attribute(problem.at_rounded_input(seed)) for seed in ROUNDING_SEEDS])
                 warn_if_missed(result.certificate)
         return dataclasses.replace(result, meta=result.meta | {"method": self.name, "settings": repr(self)})
 
@@ -134,7 +140,7 @@ class Problem:
         chunk: rows to run at a time.
         progress: a bar or a callback to tell of the progress.
         ends: the scores at the input and at the baselines (their mean), (examples,) each, where they are known already.
-        rounded: whether this run measures rounding: a method may then round its intermediate values differently.
+        rounded: seed of the other rounding in a run that measures rounding; 0 in the run itself.
     """
 
     function: TorchFunction
@@ -144,7 +150,7 @@ class Problem:
     chunk: int | None = None
     progress: ProgressOption = False
     ends: tuple[Floats, Floats] | None = None
-    rounded: bool = False
+    rounded: int = 0
 
     @property
     def examples(self) -> int:
@@ -168,16 +174,16 @@ class Problem:
             self.device.type
         )
 
-    def at_rounded_input(self) -> Problem:
+    def at_rounded_input(self, seed: int) -> Problem:
         """The problem at an input that differs in the last digit of every number."""
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(seed)
         inputs = []
         for leaf in self.function.inputs:
             sign = (torch.randint(0, 2, leaf.shape, generator=generator) * 2 - 1).to(leaf)
             inputs.append(leaf * (1 + torch.finfo(leaf.dtype).eps * sign))
         scores = torch.as_tensor(scores_again(self.function, tuple(inputs))).to(self.function.at_input)
         function = dataclasses.replace(self.function, inputs=tuple(inputs), at_input=scores)
-        return dataclasses.replace(self, function=function, ends=None, rounded=True)
+        return dataclasses.replace(self, function=function, ends=None, rounded=seed)
 
     def evaluator(self) -> Evaluator:
         """An evaluator of gradients and scores on the lines from the baselines to the input; piece i starts at baseline i."""
@@ -222,7 +228,9 @@ class Problem:
         if np.isnan(found.tol) and all(promise.kept for promise in found.promises if promise.axiom == "completeness"):
             # The exact values would miss nothing: what the sum misses is rounding.
             scale = size if found.scale is None else found.scale.double().cpu().numpy()
-            error = np.fmax(error, np.divide(abs(residual), scale, out=np.zeros(self.examples), where=scale > 0))
+            rounding = SCORE_ROUNDINGS * evaluator.epsilon * np.maximum(abs(score), abs(base))
+            nothing = np.where(abs(residual) > rounding, np.inf, 0.0)  # values that are all zero may have lost what they were
+            error = np.fmax(error, np.divide(abs(residual), scale, out=nothing, where=scale > 0))
         examples = []
         for i in range(self.examples):
             one = evaluator.certificate(
@@ -348,14 +356,17 @@ class Found:
         return Status.CONVERGED if error[example % len(error)] <= self.tol else Status.BUDGET
 
 
-def _with_rounding(result: Attribution, again: Attribution) -> Attribution:
-    """An exact result with an estimate of its rounding error: three times what other rounding changes, relative."""
-    first, second = (flat(_rows(one)).double() for one in (result, again))
-    change, size = (first - second).abs().sum(1).tolist(), first.abs().sum(1).tolist()
+def _with_rounding(result: Attribution, others: Sequence[Attribution]) -> Attribution:
+    """An exact result with an estimate of its rounding error: three times the most that other rounding changes, relative."""
+    first = flat(_rows(result)).double()
+    changes = torch.stack([(first - flat(_rows(other)).double()).abs().sum(1) for other in others]).amax(0)
     examples = []
-    for one, other, off, whole in zip(result.certificate, again.certificate, change, size, strict=True):
-        gradients, forwards = one.gradients + other.gradients, one.forwards + other.forwards
-        error = max(one.error, 3 * off / whole) if whole else 0.0
+    for i, (one, change, size) in enumerate(
+        zip(result.certificate, changes.tolist(), first.abs().sum(1).tolist(), strict=True)
+    ):
+        counted = (one, *(other.certificate[i] for other in others))
+        gradients, forwards = (sum(getattr(each, name) for each in counted) for name in ("gradients", "forwards"))
+        error = max(one.error, 3 * change / size) if size else one.error
         status, tol = one.status, one.tol
         if one.error > MAX_ROUNDING:  # which the sum proves; the rest may be a tie that another rounding breaks
             (status, error), tol = final_status(Status.NOISE, error), MAX_ROUNDING

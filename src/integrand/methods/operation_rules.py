@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..backends.torch_function import TorchFunction
 from ..evaluation.chunks import Chunks
 from ..functions.layer import uncompiled
+from ..functions.randomness import SumsRounded
 from ..tracing.program import Program
 from ..tracing.tracer import check_at, trace
 from ..trees import Leaves, flat
@@ -40,7 +42,8 @@ def by_operations(problem: Problem, explain: Explain, starts: Sequence[Leaves]) 
             check_at(function, program, base, rows)
             if i == 0:  # also between the two: at a baseline of zero a value wrongly taken for a constant may not show
                 check_at(function, program, tuple(map(_between, points, base)), rows)
-            total = total + flat(explain(program, points, base)).double()
+            with SumsRounded(problem.rounded) if problem.rounded else nullcontext():
+                total = total + flat(explain(program, points, base)).double()
         return total / len(starts)
 
     if problem.chunk is None and problem.examples > 1:
