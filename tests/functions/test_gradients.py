@@ -251,17 +251,20 @@ def siamese(kind: str, seed: int) -> Callable[[Tensor, Tensor], Tensor]:
 
     if kind == "distance":
         return lambda u, v: 1 - nn.functional.cosine_similarity(one(u), one(v))
+    if kind == "one sum":  # of terms that cancel
+        head = torch.cat([third[:, :1], -third[order, :1]])
+        return lambda u, v: (torch.cat([(1e4 * u @ first).tanh(), (1e4 * v @ first[:, order]).tanh()], 1) @ head)[:, 0]
     scale = 1e4 if kind == "saturated difference" else 1.0
     return lambda u, v: one(scale * u)[:, 0] - twin(scale * v)
 
 
-SIAMESE = ("distance", "difference", "saturated difference")
+SIAMESE = ("distance", "difference", "saturated difference", "one sum")
 
 
 @pytest.mark.parametrize("kind", SIAMESE)
 @pytest.mark.filterwarnings("ignore::integrand.errors.IntegrandWarning")
 def test_a_score_of_zero_by_cancellation(kind):
-    """Of 40 equal pairs, 2, 0 and 34 were refused before; for 27 and more, sums depend on the number of rows."""
+    """Of 40 equal pairs, 2, 0, 34 and 39 were refused before; for 27 and more, sums depend on the number of rows."""
     other_sums = 0
     for seed in range(40):
         model, x = siamese(kind, seed), torch.randn(1, 24, generator=torch.Generator().manual_seed(seed)).double()

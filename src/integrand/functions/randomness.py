@@ -221,7 +221,9 @@ SUMS = re.compile("mm|mv|dot|conv|sum|mean|var|norm|attention|avg_pool|rnn|lstm|
 
 
 class SumsRounded(TorchDispatchMode):
-    """A context in which the result of every sum and matrix product changes by one rounding, up or down at random.
+    """A context in which the terms and the result of every sum and matrix product change by one rounding at random.
+
+    Of terms that cancel within one sum only their own rounding is left: the result is next to zero.
 
     Args:
         seed: of the directions.
@@ -232,11 +234,11 @@ class SumsRounded(TorchDispatchMode):
         self.generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operation, and change its result if it adds up."""
-        result = func(*args, **(kwargs or {}))
+        """Run one operation, and change its terms and its result if it adds up."""
         if func._schema.is_mutable or not SUMS.search(func._schema.name.removeprefix("aten::")):
-            return result
-        return pytree.tree_map_only(Tensor, self._rounded, result)
+            return func(*args, **(kwargs or {}))
+        args, kwargs = pytree.tree_map_only(Tensor, self._rounded, (args, kwargs or {}))
+        return pytree.tree_map_only(Tensor, self._rounded, func(*args, **kwargs))
 
     def _rounded(self, result: Tensor) -> Tensor:
         if not result.is_floating_point() or result.layout != torch.strided:
