@@ -168,8 +168,8 @@ def test_a_call_runs_few_files_and_few_frames() -> None:
     finally:
         sys.setprofile(before)
     assert result.certificate.converged
-    assert len(files) <= 21, sorted(files)
-    assert max(map(len, model.stacks)) <= 12, max(model.stacks, key=len)
+    assert len(files) <= 22, sorted(files)
+    assert max(map(len, model.stacks)) <= 15, max(model.stacks, key=len)  # where a claim is looked at beside the path
 
 
 def loaded(*command: str) -> set[str]:

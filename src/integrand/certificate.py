@@ -128,7 +128,8 @@ class ExampleCertificate:
         needed: gradient evaluations that the tolerance is expected to take, where the budget was spent.
         unseen: for ``Status.JUMP``, how the score changes where no gradient flows: ``"jump"`` at one place (a threshold),
             ``"steps"`` at many (quantisation) or ``"throughout"`` (part of the model or the path is cut from autograd). For
-            ``Status.NOISE``, ``"rounding"`` where the model rounds inside, to far fewer digits than its precision has.
+            ``Status.NOISE`` and ``Status.UNKNOWN``, ``"rounding"`` where the model rounds inside, to far fewer digits than its
+            precision has.
         jump_at: where on the path (0 to 1) the largest jump or step is that was found.
         jump_size: by how much the score changes there.
         curves: one certificate each for several baselines or pieces of a path.
@@ -171,17 +172,17 @@ class ExampleCertificate:
         """What to do about the status, in words ('' when there is nothing to do)."""
         if self.converged:
             return ""
+        if self.status in (Status.NOISE, Status.UNKNOWN) and self.unseen == "rounding":
+            above = f", or ask for a tolerance above {percent(self.error)}" if self.status is Status.NOISE else ""
+            return (
+                f"the score moves in steps of up to {number(self.jump_size)} about its slope: something inside the model "
+                f"rounds (quantisation, a cast to fewer digits); take that out{above}"
+            )
         if self.status is Status.UNKNOWN:
             finer = "" if self.precision == "float64" else "use a model and input in float64, "
             return (
-                f"rounding in {precision_words(self.precision)} is larger than the values; {finer}explain the score before it "
-                "is saturated (a logit rather than its probability), or start from another baseline"
-            )
-        if self.status is Status.NOISE and self.unseen == "rounding":
-            return (
-                f"the score moves in steps of up to {number(self.jump_size)} about its slope: something inside the model "
-                "rounds (quantisation, a cast to fewer digits); take that out, or ask for a tolerance above "
-                f"{percent(self.error)}"
+                f"rounding in {precision_words(self.precision)} leaves an error above {percent(MAX_KNOWN_ERROR)}; {finer}"
+                "explain the score before it is saturated (a logit rather than its probability), or start from another baseline"
             )
         if self.status is Status.NOISE and self.precision == "float64":
             return (

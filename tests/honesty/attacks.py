@@ -30,6 +30,9 @@ Function = Callable[[Tensor], Tensor]
 CELLS = 4096
 """Of a reference that is not known in closed form."""
 
+FEWEST_CELLS = 128
+"""Cells that the reference of a network starts with."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
@@ -62,6 +65,16 @@ def smooth_reference(function: Function, x: Tensor, baseline: Tensor, cells: int
     nodes, weights = (torch.tensor(part / 2) for part in np.polynomial.legendre.leggauss(3))
     times = ((torch.arange(cells)[:, None] + 0.5 + nodes) / cells).flatten()
     return (gradients(function, x, baseline, times).view(cells, 3, -1) * weights[:, None]).sum((0, 1)).numpy() / cells
+
+
+def network_reference(function: Function, x: Tensor, baseline: Tensor, accuracy: float = 1e-4) -> np.ndarray:
+    """The attributions of a network, whose gradients have no needles: twice as many cells until that changes hardly anything."""
+    cells, coarse = FEWEST_CELLS, smooth_reference(function, x, baseline, FEWEST_CELLS // 2)
+    while True:
+        fine = smooth_reference(function, x, baseline, cells)
+        if np.abs(fine - coarse).sum() <= accuracy * np.abs(fine).sum():
+            return fine
+        cells, coarse = 2 * cells, fine
 
 
 def kinked_reference(function: Function, x: Tensor, baseline: Tensor) -> np.ndarray:
@@ -159,6 +172,51 @@ def twins(rng: np.random.Generator) -> Trial:
     return Trial(name, lambda rows: phi(rows[:, 0]) - phi(rows[:, 1]), one, 0 * one, np.array([change, -change]))
 
 
+def narrow_shapes(rng: np.random.Generator) -> tuple[str, Function]:
+    """A shape down to 0.003 wide, on a plain rest."""
+    c, d, width = *rng.uniform(0.02, 0.98, 2), math.exp(rng.uniform(math.log(0.003), math.log(0.3)))
+    size, k, phase = rng.uniform(0.2, 3), float(rng.integers(1, 60)), rng.uniform(0, 6.28)
+    rests: tuple[Function, ...] = (lambda z: 0 * z, lambda z: z, lambda z: z * z, lambda z: torch.sin(3 * z))
+    rest = rests[int(rng.integers(4))]
+    every: dict[str, Function] = {
+        "bump": lambda z: size * torch.exp(-(((z - c) / width) ** 2)),
+        "step": lambda z: size * torch.sigmoid((z - c) / width * 4),
+        "two steps": lambda z: size * torch.sigmoid((z - c) / width * 4) + torch.sigmoid((z - d) / width * 4),
+        "ramp": lambda z: size * (torch.relu(z - d) - torch.relu(z - d - width)) / width,
+        "wave": lambda z: size * torch.sin(2 * math.pi * k * z + phase),
+        "packet": lambda z: size * torch.sin(2 * math.pi * k * z) * torch.exp(-(((z - c) / 0.1) ** 2)),
+        "arc tangent": lambda z: torch.atan((z - c) / width),
+        "tent": lambda z: size * torch.relu(1 - (z - c).abs() / width),
+        "exponential": lambda z: torch.exp((z - 1) / width),
+    }
+    name = list(every)[int(rng.integers(len(every)))]
+    return name, lambda z: rest(z) + every[name](z)
+
+
+def narrow_twins(rng: np.random.Generator) -> Trial:
+    """Twins of narrow shapes."""
+    name, phi = narrow_shapes(rng)
+    change = _change(phi)
+    one = torch.ones(1, 2, dtype=torch.float64)
+    return Trial(name, lambda rows: phi(rows[:, 0]) - phi(rows[:, 1]), one, 0 * one, np.array([change, -change]))
+
+
+def in_step(rng: np.random.Generator) -> Trial:
+    """Hundreds of features that switch together, and whose weights add up to zero: the score hardly moves."""
+    d, steep = int(rng.choice([256, 512, 1024])), math.exp(rng.uniform(math.log(5), math.log(400)))
+    centres = torch.tensor(rng.uniform(0.02, 0.98) + rng.choice([0, 0, 0.01, 0.05]) * rng.normal(size=d))
+    weights, rest = torch.tensor(rng.normal(size=(2, d)))
+    weights, rest = weights - weights.mean() * rng.choice([1, 1, 0.9]), (rest - rest.mean()) * rng.choice([0, 0, 0.1, 1])
+    switch = (torch.sigmoid, torch.tanh, torch.erf)[int(rng.integers(3))]
+    one = torch.ones(1, d, dtype=torch.float64)
+
+    def function(rows: Tensor) -> Tensor:
+        return switch(steep * (rows - centres)) @ weights + rows @ rest
+
+    change = switch(steep * (one[0] - centres)) - switch(-steep * centres)
+    return Trial(f"{d} x {steep:.0f}", function, one, 0 * one, (change * weights + rest).numpy())
+
+
 def hard_feature(rng: np.random.Generator) -> Trial:
     """phi(x0) beside a smooth rest."""
     name, phi = shapes(rng)
@@ -198,6 +256,40 @@ def four_relus(rng: np.random.Generator) -> Trial:
     ends = torch.relu(signs * (along + bias)) - torch.relu(signs * bias)
     exact = ((heads * ends / along)[:, None] * matrix).sum(0)
     return Trial(kind, function, one, 0 * one, exact.numpy())
+
+
+class CloseReLUs(nn.Module):
+    """Two pairs of ReLUs whose kinks are closer than the grid, and which cancel beyond them as a rule."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        super().__init__()
+        d, gap = int(rng.choice([1, 2, 4, 8, 16])), math.exp(rng.uniform(math.log(0.001), math.log(0.1)))
+        first, second = rng.uniform(0.02, 0.9, 2)
+        weights = rng.normal(size=(4, d))
+        kind = int(rng.integers(3))
+        if kind == 1:
+            weights[1], weights[3] = weights[0], weights[2]
+        elif kind == 2:
+            weights = weights[:1] * rng.choice([1, 1, -1], (4, 1))
+        along, heads = weights.sum(1), rng.choice([-1.0, 1.0], 4)
+        if rng.random() < 0.7:
+            heads[[1, 3]] = -heads[[0, 2]] * np.abs(along[[0, 2]] / along[[1, 3]])
+        kinks = np.array([first, first + gap, second, second + gap * rng.uniform(0.5, 2)])
+        self.units, self.head, self.skip = nn.Linear(d, 4), nn.Linear(4, 1), nn.Linear(d, 1, bias=False)
+        skip = rng.normal(size=(1, d)) * rng.choice([0, 0, 0.3])
+        given = {"units.weight": weights, "units.bias": -kinks * along, "head.weight": heads[None], "skip.weight": skip}
+        self.double().load_state_dict({**self.state_dict(), **{name: torch.tensor(part) for name, part in given.items()}})
+        self.requires_grad_(False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (self.head(self.units(rows).relu()) + self.skip(rows))[:, 0]
+
+
+def close_relus(rng: np.random.Generator) -> Trial:
+    """Four ReLUs with kinks closer than the grid, which linear regions can follow."""
+    network = CloseReLUs(rng)
+    one = torch.ones(1, network.units.in_features, dtype=torch.float64)
+    return Trial(f"{one.shape[1]} features", network, one, 0 * one, kinked_reference(network, one, 0 * one))
 
 
 def opposite_needles(rng: np.random.Generator, steepness: float = 3000.0) -> Trial:
@@ -302,8 +394,6 @@ def few_units(rng: np.random.Generator) -> Trial:
 # ---- networks of many features, whose claims may rest on few nodes ----------------------------------------------------------
 
 SMOOTH = (nn.Tanh, nn.GELU, nn.Softplus, nn.Sigmoid, nn.SiLU)
-FEWER = 256
-"""Cells of the reference of a network, whose gradients have no needles."""
 
 
 def _wide(rng: np.random.Generator, d: int) -> tuple[str, Function]:
@@ -319,7 +409,7 @@ def wide(rng: np.random.Generator) -> Trial:
     d = int(rng.choice([256, 512, 1024]))
     name, function = _wide(rng, d)
     x, start = (torch.tensor(rng.normal(size=(1, d)) * rng.choice(scales)) for scales in ([1.0, 3.0], [0.0, 1.0]))
-    return Trial(name, function, x, start, smooth_reference(function, x, start, FEWER))
+    return Trial(name, function, x, start, network_reference(function, x, start))
 
 
 def wide_ranking(rng: np.random.Generator) -> Trial:
@@ -332,7 +422,7 @@ def wide_ranking(rng: np.random.Generator) -> Trial:
     def function(rows: Tensor) -> Tensor:
         return inner(rows[:, :d]) - inner(rows[:, d:])
 
-    return Trial(name, function, x, 0 * x, smooth_reference(function, x, 0 * x, FEWER))
+    return Trial(name, function, x, 0 * x, network_reference(function, x, 0 * x))
 
 
 def _scored(rng: np.random.Generator, network: Function, size: int, scale: float) -> Function:
@@ -359,9 +449,7 @@ def attention(rng: np.random.Generator) -> Trial:
     function = _scored(rng, lambda rows: network(rows + place)[:, 0], size, scale / math.sqrt(size))
     x, start = torch.tensor(rng.normal(size=(1, length, size))), torch.tensor(rng.normal(size=(1, 1, size)))
     start = (start * rng.choice([0.0, 0.5])).expand_as(x).contiguous()
-    return Trial(
-        f"{length} x {size}, {depth} layers x {scale:g}", function, x, start, smooth_reference(function, x, start, FEWER)
-    )
+    return Trial(f"{length} x {size}, {depth} layers x {scale:g}", function, x, start, network_reference(function, x, start))
 
 
 def attention_at_zero(rng: np.random.Generator) -> Trial:
@@ -392,7 +480,7 @@ def recurrent(rng: np.random.Generator) -> Trial:
         parameter *= scale
     function = _scored(rng, lambda rows: network(rows)[0][:, -1], 64, 1.0)
     x = torch.tensor(rng.normal(size=(1, length, 32)))
-    return Trial(f"{length} steps x {scale:g}", function, x, 0 * x, smooth_reference(function, x, 0 * x, FEWER))
+    return Trial(f"{length} steps x {scale:g}", function, x, 0 * x, network_reference(function, x, 0 * x))
 
 
 def norms_at_zero(rng: np.random.Generator) -> Trial:
@@ -427,7 +515,10 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Trial]] = {
     "few units": few_units,
     "hard feature": hard_feature,
     "twins": twins,
+    "narrow twins": narrow_twins,
+    "in step": in_step,
     "four ReLUs": four_relus,
+    "close ReLUs": close_relus,
     "needles": opposite_needles,
     "flashes": flashes,
     "needles 2000": lambda rng: opposite_needles(rng, 2000.0),

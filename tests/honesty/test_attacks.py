@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import integrand as ig
+from integrand.integration.halves import halves_of
 
 from .attacks import Function, Trial, claim, claims
 from .honest import Claim
@@ -27,6 +28,12 @@ DRAWN = [
     ("hard feature", 0.001, 60),
     ("twins", 0.01, 100),
     ("twins", 0.001, 75),
+    ("narrow twins", 0.05, 60),
+    ("narrow twins", 0.01, 60),
+    ("in step", 0.05, 100),
+    ("in step", 0.01, 100),
+    ("close ReLUs", 0.05, 60),
+    ("close ReLUs", 0.01, 60),
     ("four ReLUs", 0.01, 100),
     ("four ReLUs", 0.001, 50),
     ("needles", 0.01, 50),
@@ -43,7 +50,7 @@ DRAWN = [
 ]
 """How many are drawn of each family, at which tolerance."""
 
-MOST = {"twins": 0.04, "four ReLUs": 0.04, "needles": 0.04}
+MOST = {"twins": 0.02, "narrow twins": 0.02, "four ReLUs": 0.02, "needles": 0.02}
 """Of those that claim convergence, how many may be off by more than three times the tolerance; none of the other families."""
 
 
@@ -59,7 +66,7 @@ def far_off(found: list[Claim]) -> list[Claim]:
 def test_few_are_fooled(family: str, tol: float, count: int) -> None:
     found = claims(family, tol, count, seed=3)
     claiming = [c for c in found if c.converged]
-    assert len(claiming) >= 0.9 * len(found)
+    assert len(claiming) >= (0.8 if family == "narrow twins" else 0.9) * len(found)  # some waves take more than the budget
     wrong = far_off(found)
     assert len(wrong) <= MOST.get(family, 0.0) * len(claiming), wrong
     if family not in MOST:
@@ -88,15 +95,22 @@ def bump(low: float, high: float) -> Trial:
     return twin(f"bump {low}-{high}", lambda z: torch.relu(z - low) - torch.relu(z - high), high - low)
 
 
-def wave(k: int) -> Trial:
-    return twin(f"sin(2 pi {k} x)", lambda z: torch.sin(2 * np.pi * k * z) + z, 1.0)
+def wave(k: int, phase: float = 0.0) -> Trial:
+    return twin(f"sin(2 pi {k} x + {phase})", lambda z: torch.sin(2 * np.pi * k * z + phase) + z, 1.0)
 
 
 CAUGHT: dict[str, Callable[[], Trial]] = {
     # A difference of trapezoids is zero where both kinks lie in cells of equal parity.
     **{f"bump {a}-{b}": lambda a=a, b=b: bump(a, b) for a, b in [(0.07, 0.37), (0.03, 0.3), (0.541, 0.863)]},
     # On multiples of 1 / 2^k these are constant; the golden section, where one looked before, is next to 55 / 144.
-    **{f"wave {k}": lambda k=k: wave(k) for k in (8, 128, 144, 256)},
+    **{f"wave {k}": lambda k=k: wave(k) for k in (8, 16, 24, 32, 40, 48, 56, 128, 144, 256)},
+    **{f"shifted wave {k}": lambda k=k: wave(k, 0.3) for k in (8, 16, 18, 24, 32, 40, 48, 56, 128)},
+    # What the score shows only where half of the features move.
+    "a bump narrower than all gaps": lambda: bump(0.505, 0.518),
+    "opposite needles at one place": lambda: needles_in_a_slope(),
+    "opposite needles between two nodes": lambda: needles_in_one_cell(),
+    "steps beside steps": lambda: a_step_beside_others(),
+    "a bump beside a step": lambda: a_bump_beside_a_step(),
 }
 
 
@@ -137,15 +151,24 @@ def needles_in_one_cell() -> Trial:
     )
 
 
-KNOWN_DISHONEST: dict[str, Callable[[], Trial]] = {
-    "a bump narrower than all gaps": lambda: bump(0.505, 0.518),
-    "opposite needles at one place": needles_in_a_slope,
-    "opposite needles between two nodes": needles_in_one_cell,
-    "steps beside steps": a_step_beside_others,
-    "a bump beside a step": a_bump_beside_a_step,
-}
-"""What claims 1% and is wrong: nothing of it shows at the nodes and at the places between them that are looked at, in gradients
-or in scores. The table is meant to empty; what is in it is said in docs/method.md."""
+def twins_moved_together() -> Trial:
+    """Opposite needles in two of eight features that are in the same half, whichever way the features are halved."""
+    ways = halves_of(8)
+    i, j = next((i, j) for i in range(8) for j in range(i) if (ways[:, i] == ways[:, j]).all())
+    one = torch.ones(1, 8, dtype=torch.float64)
+
+    def function(rows: Tensor) -> Tensor:
+        steps = torch.sigmoid(3000 * (rows - 0.43))
+        return rows.sum(1) + steps[:, i] - steps[:, j]
+
+    exact = np.ones(8)
+    exact[[i, j]] += 1, -1
+    return Trial("needles moved together", function, one, 0 * one, exact)
+
+
+KNOWN_DISHONEST: dict[str, Callable[[], Trial]] = {"needles that always move together": twins_moved_together}
+"""What claims 1% and is wrong: nothing of it shows at the nodes, at the places between them, or where half of the features
+move. The table is meant to empty; what is in it is said in docs/method.md."""
 
 
 @pytest.mark.parametrize("name", KNOWN_DISHONEST)

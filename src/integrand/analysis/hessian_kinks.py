@@ -116,7 +116,7 @@ def find_kinks(
     """The matrices of examples whose scores are piecewise linear between the baselines and the input."""
     if not examples:
         return {}
-    scores, gradients = score_rounding(evaluator.function), noise(evaluator, np.array(examples))
+    scores, (gradients, _) = score_rounding(evaluator.function), noise(evaluator, np.array(examples))
     pairs = zip(examples, gradients.tolist(), strict=True)
     rounding = {e: Rounding(evaluator.epsilon, float(scores[e]), noise) for e, noise in pairs}
     hidden = _curved(evaluator, rounding)

@@ -131,17 +131,22 @@ def _one_rounding(leaf: Tensor, draw: int) -> Tensor:
     return leaf * (1 + torch.finfo(leaf.dtype).eps * (2 * up - 1).to(leaf.dtype))
 
 
-def noise(evaluator: Evaluator, examples: Ints) -> Floats:
-    """What rounding does to gradient times velocity (L1): three times its change when the point changes by one rounding.
+def noise(evaluator: Evaluator, examples: Ints) -> tuple[Floats, Floats]:
+    """Rounding of gradient times velocity (L1) and of the score: how far both move when the point moves by one rounding.
 
-    Measured at three times on the first piece, the middle one of the three: where a kink is next to one of them, rounding
-    changes a gradient by as much as the kink does, which is what nested differences are for.
+    It is measured at three times on the first piece. Of the gradients' three changes the middle one counts, tripled: where a
+    kink is next to one of the times, a gradient changes by as much as the kink does, and nested differences account for that.
+    Scores have no jumps at kinks; their largest change counts.
+
+    Returns:
+        Rounding of gradients and of scores, (examples,) each.
     """
     times = np.array([0.2871, 0.5419, 0.7129])
-    out = np.zeros((len(examples), len(times)))
-    for rows, columns, change in _changes(evaluator, examples, times, lambda leaf: _one_rounding(leaf, 0)):
-        out[rows, columns] = DEEPER * change.abs().sum(1).double().cpu().numpy()
-    return np.asarray(np.median(out, axis=1))
+    gradients, scores = np.zeros((2, len(examples), len(times)))
+    for rows, columns, rise, change in _changes(evaluator, examples, times, lambda leaf: _one_rounding(leaf, 0)):
+        gradients[rows, columns] = DEEPER * change.abs().sum(1).double().cpu().numpy()
+        scores[rows, columns] = rise.abs().double().cpu().numpy()
+    return np.asarray(np.median(gradients, axis=1)), np.asarray(scores.max(1))
 
 
 def half_precision_noise(evaluator: Evaluator, examples: Ints) -> tuple[Floats, Floats]:
@@ -174,7 +179,7 @@ def half_precision_noise(evaluator: Evaluator, examples: Ints) -> tuple[Floats, 
     def scaled(leaf: Tensor) -> Tensor:
         return leaf * (1 + ROUGHLY * evaluator.epsilon * next(factors).to(leaf.device, leaf.dtype))
 
-    for rows, columns, change in _changes(evaluator, examples, times, scaled):
+    for rows, columns, _, change in _changes(evaluator, examples, times, scaled):
         changes[rows, columns] = change[:, ::step].double().cpu()
     stays = DEEPER * step * two_parts(changes, surely=False)[0].numpy()
     return stays, np.zeros_like(stays)
@@ -203,8 +208,8 @@ def two_parts(change: Tensor, *, surely: bool = True) -> tuple[Tensor, Tensor]:
 
 def _changes(
     evaluator: Evaluator, examples: Ints, times: Floats, moved: Callable[[Tensor], Tensor]
-) -> Iterator[tuple[Ints, Ints, Tensor]]:
-    """By how much gradient times velocity changes where points move a little, at some times on the first piece.
+) -> Iterator[tuple[Ints, Ints, Tensor, Tensor]]:
+    """Changes of the score and of gradient times velocity where points move a little, at some times on the first piece.
 
     Args:
         evaluator: evaluates the gradients, two at each point.
@@ -213,26 +218,27 @@ def _changes(
         moved: from a leaf at some points, (N, ...), to where it is moved to.
 
     Returns:
-        Chunk by chunk which of the examples, which of the times, and the changes, (N, features).
+        Chunk by chunk which of the examples, which of the times, and the changes, (N,) and (N, features).
     """
     many = np.repeat(examples, len(times))
     nodes = Nodes(np.tile(times, len(examples)), many, np.zeros_like(many))
 
-    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor]:
+    def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Tensor, Tensor]:
         leaves, velocities = evaluator.points(here)
         rows, sides = on_device(here.rows, evaluator.device), [leaves, tuple(map(moved, leaves))]
         if 2 * len(here) <= evaluator.chunks.size:
             both = tuple(map(torch.cat, zip(*sides, strict=True)))
-            found = evaluator.runner(both, rows.repeat(2))[1]
-            first, second = (tuple(leaf[part] for leaf in found) for part in (slice(len(here)), slice(len(here), None)))
+            scores, gradients = evaluator.runner(both, rows.repeat(2))
+            halves = slice(len(here)), slice(len(here), None)
+            first, second = ((scores[half], tuple(leaf[half] for leaf in gradients)) for half in halves)
         else:
-            first, second = (evaluator.runner(side, rows)[1] for side in sides)
-        change = tuple(b.to(evaluator.dtype) - a.to(evaluator.dtype) for a, b in zip(first, second, strict=True))
-        return index, evaluator.terms_of(change, velocities, here)
+            first, second = (evaluator.runner(side, rows) for side in sides)
+        change = tuple(b.to(evaluator.dtype) - a.to(evaluator.dtype) for a, b in zip(first[1], second[1], strict=True))
+        return index, second[0].double() - first[0].double(), evaluator.terms_of(change, velocities, here)
 
-    for index, change in evaluator.in_chunks(nodes, evaluate):
+    for index, rise, change in evaluator.in_chunks(nodes, evaluate):
         np.add.at(evaluator.gradients, nodes.rows[index], 2)
-        yield *np.divmod(index, len(times)), change
+        yield *np.divmod(index, len(times)), rise, change
 
 
 def graphs_outdated(evaluator: Evaluator, found: Floats, examples: Ints) -> bool:

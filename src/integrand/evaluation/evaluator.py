@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from ..backends.torch_function import TorchFunction
 from ..certificate import ExampleCertificate, final_status
 from ..functions.model_notes import notes_at
 from ..memory import in_chunks, out_of_memory
-from ..paths.base import Nodes, Piece
+from ..paths.base import Mixture, Nodes, Piece
 from ..profile import Profile
 from ..trees import Leaves, add_columns, flat, on_device
 from .checks import check_finite
@@ -483,15 +483,17 @@ class Evaluator:
             np.add.at(self.gradients, nodes.rows[index], 1)
             yield index, terms
 
-    def scores_at(self, nodes: Nodes) -> Floats:
-        """Scores at nodes, (N,), from forward passes alone."""
+    def scores_at(self, nodes: Nodes, mixture: Mixture | None = None) -> Floats:
+        """Scores at nodes, or where some features are as at other times, (N,), from forward passes alone."""
         if len(nodes) and self.sharing is not None and self.workers is None:
-            return self.sharing.scores_at(self, nodes)
+            return self.sharing.scores_at(self, nodes, mixture)
 
         def evaluate(index: Ints, here: Nodes) -> tuple[Ints, Floats]:
             with torch.no_grad():
-                scores = self.runner.scores(self.points_alone(here), self.rows_of(here)).double().cpu().numpy()
-            check_finite(self.function.tree.names, here, scores, np.zeros(len(here)), ())
+                points = self.mixed_points(here, index, mixture)
+                scores = self.runner.scores(points, self.rows_of(here)).double().cpu().numpy()
+            if mixture is None:  # points beside the path may be outside the model's domain
+                check_finite(self.function.tree.names, here, scores, np.zeros(len(here)), ())
             return index, scores
 
         out = np.empty(len(nodes))
@@ -607,6 +609,14 @@ class Evaluator:
     def points_alone(self, nodes: Nodes) -> Leaves:
         """Points at nodes, which are sorted by piece, without velocities."""
         return self._laid_out(_concatenated([piece.points_at(t, rows) for piece, t, rows in self._by_piece(nodes)]))
+
+    def mixed_points(self, nodes: Nodes, index: Ints, mixture: Mixture | None) -> Leaves:
+        """Points at some of the nodes of a mixture, those with these indices; points on the path without a mixture."""
+        points = self.points_alone(nodes)
+        if mixture is None:
+            return points
+        rest, choice = self.points_alone(replace(nodes, t=mixture.rest[index])), on_device(mixture.choice[index], self.device)
+        return tuple(torch.where(mask[choice], a, b) for mask, a, b in zip(mixture.masks, points, rest, strict=True))
 
     def _laid_out(self, points: Leaves) -> Leaves:
         """Points to start a graph from, with channels last in memory where tuning found that faster."""

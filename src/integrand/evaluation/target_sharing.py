@@ -29,7 +29,7 @@ from .checks import check_finite
 
 if TYPE_CHECKING:
     from ..arrays import Floats, Ints
-    from ..paths.base import Nodes
+    from ..paths.base import Mixture, Nodes
     from .evaluator import Evaluated, Evaluator
 
 LOOKED_AT = 512
@@ -77,9 +77,10 @@ class TargetSharing:
                 which = on_device(nodes.rows[done.index[here]], evaluator.device)
                 yield slice(step, step + 1), which, done.terms[on_device(here, evaluator.device)][None]
 
-    def scores_at(self, evaluator: Evaluator, nodes: Nodes) -> Floats:
+    def scores_at(self, evaluator: Evaluator, nodes: Nodes, mixture: Mixture | None) -> Floats:
         """Scores at nodes, (N,), from forward passes alone: one for all nodes at a point."""
-        keys = np.stack([nodes.t, self.lead[nodes.rows], nodes.pieces], 1)
+        beside = () if mixture is None else (mixture.rest, mixture.choice)
+        keys = np.stack([nodes.t, *beside, self.lead[nodes.rows], nodes.pieces], 1)
         _, place, sizes = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(place.ravel(), kind="stable")
         there = np.arange(sizes.max()) < sizes[:, None]
@@ -90,11 +91,13 @@ class TargetSharing:
         def evaluate(index: Ints, here: Nodes) -> None:
             asked = np.where(there[index], nodes.rows[points[index]], -1)
             with torch.no_grad():
-                leaves, targets = evaluator.points_alone(here), on_device(asked.T.copy(), evaluator.device)
+                leaves = evaluator.mixed_points(here, points[index, 0], mixture)
+                targets = on_device(asked.T.copy(), evaluator.device)
                 scores = evaluator.runner.several_scores(leaves, evaluator.rows_of(here), targets)
             mine = points[index][there[index]]
             out[mine] = scores.T.double().cpu().numpy()[there[index]]
-            check_finite(evaluator.function.tree.names, nodes[mine], out[mine], np.zeros(len(mine)), ())
+            if mixture is None:  # points beside the path may be outside the model's domain
+                check_finite(evaluator.function.tree.names, nodes[mine], out[mine], np.zeros(len(mine)), ())
 
         for _ in evaluator.in_chunks(nodes[points[:, 0]], evaluate):
             pass

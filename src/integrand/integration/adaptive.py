@@ -38,7 +38,18 @@ from ..quadrature.panel_rules import FIVE_POINT, PanelRule
 from ..quadrature.refinement import plan
 from ..trees import on_device
 from .certify import CertificateWriter, Decision, Outcome, draws_kept, no_draws
-from .error import USUAL, Claim, ClaimTest, ErrorEstimator, Estimate, OpenExample, Refutation, may_be_broad, places
+from .error import (
+    FEWEST_LOOKS,
+    USUAL,
+    Claim,
+    ClaimTest,
+    ErrorEstimator,
+    Estimate,
+    OpenExample,
+    Refutation,
+    may_be_broad,
+    places,
+)
 from .mesh import NONE, GroupedPanels, Mesh, Split
 from .unseen import HALF, MOST, UNSEEN, UnseenChange, find_unseen
 
@@ -93,13 +104,17 @@ def refine_until_done(integral: AdaptiveIntegral[S], nothing: S) -> None:
 
 
 LOOKS = (2, 4, 8, 16)
-"""After how many rounds an example that misses far more of the score than its gradients account for is looked into."""
+"""Rounds after which an example is looked into that misses far more of the score than its gradients account for. It is also
+looked into after each round that leaves its error as large as before: steps that gradients do not follow do not shrink."""
 
 FREE, FREE_SMALL, SMALL = 136, 4352, 1 << 15
 """Rows that a GPU runs in hardly more time than one; those of networks with few features, which are small mostly; how few."""
 
 FREE_BYTES = 256 << 20
 """Activations up to which a GPU takes no longer for seventeen nodes of a smooth network than for five."""
+
+SCORE_NOISE = 4.0
+"""Rounding of the change of the score over a panel, in roundings of the score at one point."""
 
 TIGHT = 0.012
 """The tolerance below which image networks with kinks take more than 65 gradients in any case, and start with these."""
@@ -248,6 +263,11 @@ class GradientIntegral:
         test.note_scores(self.mesh.source.scores_at(test.scored))
         refuted = test.refuted()
         refuted |= self._flashes([claim for claim in claims if claim.one.example not in refuted])
+        cancelling = [claim for claim in claims if claim.one.example not in refuted and test.cancelling(claim)]
+        if cancelling:
+            from .halves import HalvesTest
+
+            refuted |= HalvesTest(self.mesh, self.shares, self.tol).refuted(cancelling)
         decisions = [self._halved(s, refuted[s.one.example]) if s.one.example in refuted else s for s in decisions]
         for one in self.active:
             one.rounds += 1
@@ -332,8 +352,8 @@ class GradientIntegral:
                 # Two scores, each off by half a unit in the last place.
                 one.allowance = self.epsilon * float(self.evaluator.function.scale[one.example])
         elif self.tol < 1e4 * self.epsilon:
-            for one, value in zip(started, noise(self.evaluator, fresh), strict=True):
-                one.noise = float(value)
+            for one, gradients, scores in zip(started, *noise(self.evaluator, fresh), strict=True):
+                one.noise, one.allowance = float(gradients), SCORE_NOISE * float(scores)
 
     def _allowances(self) -> Floats:
         """What panels of each example may miss of the score without that saying anything, (examples,)."""
@@ -345,7 +365,7 @@ class GradientIntegral:
     def _looked_into(self, decisions: list[Decision]) -> list[Decision]:
         """The decisions again, once it is known what examples do that miss more of the score than their gradients explain."""
         missed = (Status.BUDGET, Status.NOISE)
-        due = [step for step in decisions if step.status in missed or (step.status is None and step.one.rounds in LOOKS)]
+        due = [step for step in decisions if step.status in missed or (step.status is None and self._stalled(step))]
         odd = [step for step in due if not step.one.hidden and self._unexplained(step)]
         if not odd or self.evaluator.runner.mode.low_scores:
             return decisions
@@ -366,6 +386,12 @@ class GradientIntegral:
         again = zip(told, self.errors.estimates(told, self.groups), strict=True)
         redone = {one.example: self._decide(one, estimate) for one, estimate in again}
         return [redone.get(step.one.example, step) for step in decisions]
+
+    def _stalled(self, step: Decision) -> bool:
+        """Tell whether refinement may be in vain: after so many rounds, or where the last one left the error as large."""
+        example, error = step.one, step.found.error
+        previous, example.last_error = example.last_error, error
+        return example.rounds in LOOKS or (example.rounds > LOOKS[0] and error >= previous)
 
     def _unexplained(self, step: Decision) -> bool:
         """Whether an example misses far more of the change of the score than its gradients account for."""
@@ -449,8 +475,7 @@ class GradientIntegral:
 
     def _by_linear_regions(self, decisions: list[Decision]) -> list[Decision]:
         """The decisions that remain once examples with few linear regions are integrated over these."""
-        second = [step for step in decisions if step.status is None and step.one.rounds == 2 and not step.one.hidden]
-        kinked = [step for step in second if step.panels.kinked]
+        kinked = [step for step in decisions if self._may_be_followed(step)]
         if not self.regions or self.evaluator.runner.low or not kinked:
             return decisions
         from .linear_regions import integrate_regions
@@ -459,12 +484,21 @@ class GradientIntegral:
         self.regions = not tried or bool(exact)  # what is not piecewise linear is not followed again
         for example, found in exact.items():
             self.values[example] = found.values.to(self.values.device, self.values.dtype)
-            self.records[example] = found.certificate
+            self.records[example] = replace(found.certificate, tol=self.asked_tol)
             self.draws.scale[example] = 0.0
             self.expected[example] = self.evaluator.gradients[example]
         left = [step for step in decisions if step.one.example not in exact]
         # An attempt may have taken gradients, which count towards the limit.
         return [self._decide(step.one, step.found) if step.one.example in tried else step for step in left]
+
+    def _may_be_followed(self, step: Decision) -> bool:
+        """Tell whether to look for linear regions: there are kinks and far to go, or a claim rests on few of the kinks."""
+        if step.one.hidden:
+            return False
+        if step.status is None:
+            return step.one.rounds == 2 and step.panels.kinked
+        doubtful = not step.panels.kinked or step.one.looks < FEWEST_LOOKS
+        return step.status is Status.CONVERGED and doubtful and self.evaluator.kinked
 
     def _decide(self, one: OpenExample, found: Estimate) -> Decision:
         """How an example ended, or which of its panels to halve."""
@@ -486,6 +520,8 @@ class GradientIntegral:
         one.floor = max(noise, self._score_noise(one.example, len(index)), rounding, 2 * shift)
         if one.unseen is not None and not one.hidden:  # whose rounding is not known but for its traces in the score
             one.floor = max(one.floor, abs(found.residual))
+        elif not one.half and not one.hidden:  # what the sum misses is in the error, also where it is rounding
+            one.floor = max(one.floor, min(abs(found.residual), one.allowance))
         found = replace(found, error=found.error + shift) if shift else found
         step = Decision(one, found, index, panels)
         if found.error <= one.target(goal):
@@ -497,11 +533,12 @@ class GradientIntegral:
         raised = max(found.candidate_error / one.first_caution / root, 0.5)
         aim = (self.pacing.aim * (one.target(goal) - shift) / raised) ** 2
         stuck = panels.width <= self.narrowest
+        free = np.where(stuck, 0.0, squares)
         rest = float(squares[stuck].sum())
-        if rest > aim:
+        if rest > aim and free.sum() <= rest:  # as good as it gets
             one.floor = max(one.floor, found.error)
             return step.ended(Status.NOISE)
-        return self._planned(step, np.where(stuck, 0.0, squares), aim - rest, ~stuck)
+        return self._planned(step, free, aim - rest if rest <= aim else rest, ~stuck)
 
     def _planned(
         self, step: Decision, squares: Floats, goal: float, free: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -526,8 +563,9 @@ class GradientIntegral:
             within = int(np.searchsorted(costs, self.limit - spent, side="right"))
             if within == len(chosen):
                 break
-        if not within:
-            return step.ended(Status.BUDGET, spent + cells * count)
+        if not within:  # more gradients would not meet a tolerance that is below what rounding leaves
+            enough = one.precise_enough(self.tol * found.size)
+            return step.ended(Status.BUDGET if enough else Status.NOISE, spent + cells * count)
         return replace(step, split=Split(panels[:within], depth[:within]))
 
     def _spent(self, example: int) -> int:

@@ -98,6 +98,16 @@ ELSEWHERE = 0.25
 """Of the attributions: what gradients without kinks are off by wherever one looks, if the nodes are in step with a wave."""
 
 
+UNSEEN_SHARE = 0.2
+"""Share of the attributions that moves the score along the path, below which the score is no witness of them."""
+
+IN_STEP = 2.0
+"""Dimensions that nested differences spread over, below which all features move in step; more of them tell of each other."""
+
+MAX_NODES = 1024
+"""Nodes of an example up to which its halves are moved: each node takes four forward passes."""
+
+
 def may_be_broad(features: int, pieces: int) -> bool:
     """Whether estimates over so many features on a path of so many pieces may be told by many features at once."""
     return features >= FEATURES and pieces == 1
@@ -117,6 +127,7 @@ class OpenExample:
         rounds: how many rounds it has been through.
         level: log2 of the number of cells, where all panels are equally wide and their nodes at hand; None otherwise.
         history: the relative errors of the extrapolation, round by round.
+        last_error: the absolute error after the round before.
         noise: what rounding does to the gradients, absolute L1, however many there are.
         node_noise: what it does to one gradient besides, which averages out over the nodes.
         floor: the error that rounding leaves in any case, absolute L1.
@@ -135,6 +146,7 @@ class OpenExample:
     rounds: int = 0
     level: int | None = None
     history: list[float] = field(default_factory=list)
+    last_error: float = math.inf
     noise: float = 0.0
     node_noise: float = 0.0
     floor: float = 0.0
@@ -449,6 +461,18 @@ class ClaimTest:
         self.width = panels.width[self.panel] / self.cells
         self.place = (self.t - panels.start[self.panel]) / self.width
         self.kept: Bools = panels.slots[self.panel, 0] >= 0
+
+    def cancelling(self, claim: Claim) -> bool:
+        """Tell whether a claim's attributions may cancel in the score on the path, where no gradient shows it."""
+        example, value, evaluator = claim.one, claim.found, self.mesh.evaluator
+        cells = self.cells * len(claim.index)
+        if evaluator.features == 1 or evaluator.factors is not None or cells > MAX_NODES or example.half or example.unseen:
+            return False
+        panels = self.mesh.panels
+        moves = np.abs(self.shares[panels.line[claim.index] // self.mesh.examples]) @ panels.variation[claim.index]
+        easy = value.error <= EASY * self.tol * value.size and cells <= FEW_NODES and not example.broad
+        in_step = example.spread < IN_STEP or self._early(claim)  # few nodes tell little of how many directions there are
+        return bool(example.suspect or easy or (moves < UNSEEN_SHARE * value.size and in_step))
 
     def _early(self, claim: Claim) -> bool:
         return bool(self.cells * len(claim.index) + len(self.shares) < FEWEST)

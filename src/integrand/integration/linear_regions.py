@@ -71,8 +71,11 @@ def integrate_regions(
     found = {example: one for example, one in tried.items() if isinstance(one, Exact)}
     # Where it is doubtful to more than the tolerance which region a gradient belongs to, refinement may still find out;
     # where rounding alone exceeds the tolerance, it cannot.
+    claimed = {step.one.example for step in steps if step.status is Status.CONVERGED}
     good = {
-        e: one for e, one in found.items() if one.certificate.converged or one.undecided or _exceeds(floors[e], one.certificate)
+        e: one
+        for e, one in found.items()
+        if one.certificate.converged or (e not in claimed and (one.undecided or _exceeds(floors[e], one.certificate)))
     }
     return good, set(budget)
 
@@ -86,13 +89,15 @@ def _regions_worth(evaluator: Evaluator, tol: float, limit: int, step: Decision)
     """How many linear regions an example may have for exact integration to take less time; 0 where it is not tried."""
     one, found = step.one, step.found
     lines, spent = len(evaluator.pieces), int(evaluator.gradients[one.example])
+    numbers = evaluator.chunks.row_bytes // evaluator.dtype.itemsize
+    if step.status is Status.CONVERGED:  # nothing is saved, but a claim that few kinks stand behind is made sure of
+        return min(FEW, (limit - spent) // 2) if lines * numbers <= SPARSE * FEW else 0
     goal = max(tol * found.size, one.floor)
     # At kinks every rule is of first order, whatever the plan hopes for from Simpson's.
     refined = spent * found.error / goal if goal > 0 else math.inf
     if refined < lines * EXACT.get(evaluator.device.type, EXACT_LATE):
         return 0
     budget = int(min(max(refined / SAVES, lines * FEW), (limit - spent) / 2))
-    numbers = evaluator.chunks.row_bytes // evaluator.dtype.itemsize
     return budget if lines * numbers <= SPARSE * budget else 0
 
 
@@ -226,8 +231,8 @@ class _RegionSum:
             add_rows(self.values, rows, terms * on_device(weights[done.index], terms.device)[:, None])
             self.kept |= {int(k): terms[i] for i, k in enumerate(done.index) if int(k) in twice}
         if self.tol < 1e4 * self.evaluator.epsilon:
-            found = noise(self.evaluator, np.array(self.examples)).tolist()
-            self.noise = dict(zip(self.examples, found, strict=True))
+            rounding = noise(self.evaluator, np.array(self.examples))[0].tolist()
+            self.noise = dict(zip(self.examples, rounding, strict=True))
         return {example: self._judged(example, self.values[place[example]], weights) for example in self.examples}
 
     def _evaluated(self) -> Iterator[Evaluated]:

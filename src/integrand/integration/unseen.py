@@ -292,16 +292,18 @@ def _traced(evaluator: Evaluator, cells: PathCells, rounding: Floats, *, gradien
         below = parts[np.arange(len(left)) * PARTS + each.argmax(1)]
         on = np.ones(len(left), bool)
         spread = np.flatnonzero((each.max(1) < np.abs(here.excess) / 2) & (here.width * SCALES[1] >= finest[left]))
+        if not gradients:
+            on[spread] = False
+        spread = spread[gradients & (tests[left[spread]] < TESTS)]
         tests[left[spread]] += 1
-        on[spread[tests[left[spread]] > (TESTS if gradients else 0)]] = False
-        spread = spread[on[spread]]
         if len(spread):
             times = places_in(evaluator, here[spread])
             slopes = slopes_of(evaluator, here[spread], times)
             hidden, honest = _follows(evaluator, here[spread], rounding[left[spread]], times, slopes)
             for number in left[spread[hidden]]:
                 out[number] = UnseenChange("throughout")
-            on[spread[hidden | honest]] = False
+            on[spread[hidden]] = False
+            tests[left[spread[honest]]] = TESTS
             known = np.repeat(below.low[:, None], len(PLACES), 1)
             known[spread] = slopes
             below = below.knowing(known)
