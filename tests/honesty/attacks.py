@@ -68,7 +68,7 @@ def smooth_reference(function: Function, x: Tensor, baseline: Tensor, cells: int
 
 
 def network_reference(function: Function, x: Tensor, baseline: Tensor, accuracy: float = 1e-4) -> np.ndarray:
-    """The attributions of a network, whose gradients have no needles: twice as many cells until that changes hardly anything."""
+    """The attributions of a network, whose gradients have no needles: cells are halved until that changes hardly anything."""
     cells, coarse = FEWEST_CELLS, smooth_reference(function, x, baseline, FEWEST_CELLS // 2)
     while True:
         fine = smooth_reference(function, x, baseline, cells)

