@@ -156,6 +156,7 @@ class Evaluator:
         self.forwards = np.zeros(function.examples, np.int64)
         self.features = sum(leaf[0].numel() for leaf in function.inputs) if columns is None else int(columns.max()) + 1
         self.workers: WorkerPool | None = None  # see evaluation.workers.shared_among
+        self.singular_starts = False  # gradients at the start of a piece may overflow: it is graded then
         self.shift: PrecisionShift | None = None  # what a lower precision does, where one is or was used
         self._runner = Runner(function)
         chunks.lighter = lambda: self._runner.recompute()  # of whichever runs
@@ -354,7 +355,10 @@ class Evaluator:
         if self.runner.low and not (np.isfinite(values) & np.isfinite(slopes)).all():
             return None
         here = asked.nodes
-        check_finite(self.function.tree.names, here, values, slopes if asked.strict else np.zeros(len(here)), asked.gradients)
+        checked = slopes if asked.strict else np.zeros(len(here))
+        if self.singular_starts:
+            checked = np.where(here.t == 0, 0.0, checked)
+        check_finite(self.function.tree.names, here, values, checked, asked.gradients)
         self._seen.add(here.rows, here.pieces, here.t, values, slopes, mass)
         return Evaluated(asked.index, values, slopes, asked.terms)
 

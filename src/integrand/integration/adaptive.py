@@ -214,6 +214,7 @@ class GradientIntegral:
         self.mass = np.zeros(self.examples)  # mean size of gradients (L1), where their rounding is coarse
         self.free = evaluator.gradients.copy()  # gradients of checks and of attempts given up, which the limit is not for
         self.epsilon = evaluator.epsilon
+        evaluator.singular_starts = True
         self.narrowest = 2.0**-20 if self.epsilon > 1e-10 else 2.0**-46  # times closer than this are the same point
 
     def outcome(self) -> Outcome:

@@ -101,7 +101,7 @@ class GradedPaths:
         return self.evaluator.scores_at(self.in_t(nodes)[0])
 
     def grade(self, examples: Ints, start: Floats, elsewhere: Floats) -> Ints:
-        """Grade lines with a singular start: the output turns there, or gradients are far larger than elsewhere.
+        """Grade lines with a singular start: the output turns there, or gradients overflow or are far larger than elsewhere.
 
         Args:
             examples: that have been through their first round.
@@ -114,7 +114,7 @@ class GradedPaths:
         fresh = examples[~self.known[examples]]
         self.known[fresh] = True
         lines = (fresh + self.examples * np.arange(len(self.evaluator.pieces))[:, None]).ravel()
-        singular = (start[lines] > STEEP * elsewhere[lines]) & (elsewhere[lines] > 0)
+        singular = ~np.isfinite(start[lines]) | ((start[lines] > STEEP * elsewhere[lines]) & (elsewhere[lines] > 0))
         if self.evaluator.normalises:
             singular |= self._turns(lines)
         if singular.any():
