@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import builtins
+import contextlib
 import io
 import os
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -266,6 +269,41 @@ class TestForeign:
         assert answer.status == 421
         assert client("GET", "/api/rooms", Host=f"127.0.0.1:{client.port}").status == 200
         assert client("GET", "/api/rooms", Host="LOCALHOST").status == 200
+
+    def test_two_names_at_once(self, client, server):
+        """Refused by the parser, and by the app under any other parser."""
+        with socket.create_connection((client.host, client.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+            assert line.recv(64)[:12] == b"HTTP/1.1 400"
+        names = [(b"host", b"localhost"), (b"host", b"evil.example")]
+        scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": names}
+        assert status_of(server.app.asgi, scope) == 400
+
+    def test_headers_end_at_a_limit(self, client, server):
+        """With h11 they do; httptools, which uvicorn prefers where it is installed, has no limit."""
+        assert server._server.config.http == "h11"
+        with socket.create_connection((client.host, client.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
+            with contextlib.suppress(OSError):  # the server has hung up
+                for _ in range(64):
+                    line.sendall(b"x" * 65536)
+            with contextlib.suppress(OSError):
+                assert line.recv(64)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def status_of(app, scope):
+    """The status with which an app answers a request without a body."""
+    answers = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        answers.append(message)
+
+    with ThreadPoolExecutor(1) as pool:  # this thread may have the event loop of Playwright
+        pool.submit(asyncio.run, app(scope, receive, send)).result()
+    return answers[0]["status"]
 
 
 def test_a_password(slow, monkeypatch):

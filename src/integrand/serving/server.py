@@ -55,6 +55,7 @@ class RunningServer:
         self._sockets = list(sockets)
         config = uvicorn.Config(
             app.asgi,
+            http="h11",  # httptools, which "auto" prefers, reads headers without a limit and takes two Host headers
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -338,7 +338,9 @@ class Guard:
 
     def _refused(self, request: Request) -> Response | None:
         """The refusal of requests that other sites send through a visitor's browser; None for all others."""
-        host = request.headers.get("host", "")
+        host, *others = request.headers.getlist("host") or [""]
+        if others:
+            return _refused("Expected one Host header, and got several.", 400)
         if self.hosts is not None and host_name(host) not in self.hosts:  # a foreign name that was pointed at this machine
             known = ", ".join(sorted(self.hosts))
             return _refused(f"This server is called {known}; start it with --allow-host to let it be called otherwise.", 421)
