@@ -182,6 +182,27 @@ class TestUploads:
                     line.sendall("\r\n".join(head).encode())
                     assert line.recv(64)[:12] == b"HTTP/1.1 408"
 
+    def test_senders_who_dawdle_hold_up_nobody(self, slow):
+        """Uploads of which a byte has arrived; another is answered before any of them ends."""
+        with serve_rooms([slow], port=0).start() as here, contextlib.ExitStack() as lines:
+            for _ in range(10):
+                lines.enter_context(begun_upload(here, b"x", 1000))
+            wait_until(lambda: here.app.arriving == 10)
+            assert Client(here.url).upload(CAT)
+
+    def test_bytes_that_arrive_have_a_limit_together(self, slow, monkeypatch):
+        monkeypatch.setattr("integrand.serving.web.AT_ONCE", 1)
+        with serve_rooms([slow], port=0, megabytes=1000 / 2**20).start() as here:
+            client = Client(here.url)
+            with begun_upload(here, b"x" * 600, 1000) as line:
+                wait_until(lambda: here.app.arriving == 600)
+                full = client("POST", "/api/uploads", b"x" * 600, **BYTES)
+                assert (full.status, full.headers["retry-after"]) == (429, "5")
+                assert client("POST", "/api/uploads", b"x" * 400, **BYTES).status == 200
+                line.sendall(b"x" * 400)
+                assert line.recv(64)[:12] == b"HTTP/1.1 200"
+            wait_until(lambda: here.app.arriving == 0)
+
     def test_what_is_too_large(self, client, server):
         most = server.app.limits.upload
         answer = client("POST", "/api/uploads", b"x" * (most + 1), **BYTES)
@@ -276,8 +297,7 @@ class TestForeign:
             line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
             assert line.recv(64)[:12] == b"HTTP/1.1 400"
         names = [(b"host", b"localhost"), (b"host", b"evil.example")]
-        scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": names}
-        assert status_of(server.app.asgi, scope) == 400
+        assert awaited(status_of(server.app.asgi, headers=names)) == 400
 
     def test_headers_end_at_a_limit(self, client, server):
         """With h11 they do; httptools, which uvicorn prefers where it is installed, has no limit."""
@@ -291,19 +311,76 @@ class TestForeign:
                 assert line.recv(64)[:12] in (b"HTTP/1.1 400", b"")
 
 
-def status_of(app, scope):
-    """The status with which an app answers a request without a body."""
-    answers = []
+def begun_upload(here, data, length):
+    """A connection that has sent the first bytes of an upload."""
+    client = Client(here.url)
+    line = socket.create_connection((client.host, client.port), timeout=30)
+    head = (
+        "POST /api/uploads HTTP/1.1",
+        "Host: localhost",
+        f"Content-Type: {BYTES['Content-Type']}",
+        f"Content-Length: {length}",
+    )
+    line.sendall("\r\n".join((*head, "", "")).encode() + data)
+    return line
+
+
+def wait_until(condition, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def awaited(coroutine):
+    """The result of a coroutine, run in a thread of its own: this one may have the event loop of Playwright."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result(timeout=60)
+
+
+async def status_of(app, closed=None, **scope):
+    """The status with which an app answers a request without a body, whose connection is closed by an event."""
+    answers, parts = [], [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
+        if parts:
+            return parts.pop()
+        await (closed or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
 
     async def send(message):
         answers.append(message)
 
-    with ThreadPoolExecutor(1) as pool:  # this thread may have the event loop of Playwright
-        pool.submit(asyncio.run, app(scope, receive, send)).result()
+    await app({"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": [], **scope}, receive, send)
     return answers[0]["status"]
+
+
+def knows(password):
+    return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+
+def test_a_flood_of_wrong_passwords_holds_up_nobody(monkeypatch):
+    """As many answers as there are places are held back; a right password, a typo and the places of who hung up do not wait."""
+    monkeypatch.setattr(Guard, "WAIT", 3600.0)
+    monkeypatch.setattr(Guard, "PLACES", 3)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+
+    async def flood():
+        guard, closed = Guard(app, password="right", hosts=None), asyncio.Event()
+        right, wrong = ([(b"authorization", knows(text).encode())] for text in ("right", "wrong"))
+        waiting = [asyncio.create_task(status_of(guard, closed, headers=wrong)) for _ in range(3)]
+        while guard.waiting < 3:
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(status_of(guard, headers=right), 30) == 200
+        assert await asyncio.wait_for(status_of(guard, headers=wrong), 30) == 401
+        assert not any(task.done() for task in waiting)
+        closed.set()
+        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert guard.waiting == 0
+
+    awaited(flood())
 
 
 def test_a_password(slow, monkeypatch):
@@ -314,16 +391,13 @@ def test_a_password(slow, monkeypatch):
             answer = client("GET", path)
             assert (answer.status, answer.headers["www-authenticate"][:5]) == (401, "Basic")
 
-        def knows(text):
-            return "Basic " + base64.b64encode(text.encode()).decode()
-
         begun = time.monotonic()
-        assert client("GET", "/", Authorization=knows("me:wrong")).status == 401
+        assert client("GET", "/", Authorization=knows("wrong")).status == 401
         assert time.monotonic() - begun > 0.15
         assert client("GET", "/", Authorization="Basic %%%").status == 401
         assert client("GET", "/", Authorization="Basic \xe9\xe9").status == 401
         assert client("GET", "/", Authorization="Bearer x").status == 401
-        assert client("GET", "/", Authorization=knows("anybody:olé:42")).status == 200
+        assert client("GET", "/", Authorization=knows("olé:42")).status == 200
         # The drawing board's frame has no origin and so no password; its files are public.
         assert client("GET", "/sketcher/sketcher.js").status == 200
         assert client("POST", "/sketcher/sketcher.js", b"").status == 401

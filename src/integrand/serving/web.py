@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -48,7 +48,7 @@ SWEEP = 30.0
 """Seconds between two looks for that."""
 
 SENDING, AT_ONCE = 60.0, 4
-"""Seconds that a request may take to arrive, and how many uploads are read at a time."""
+"""Seconds that a request may take to arrive, and the uploads of full size whose bytes may be in memory while they arrive."""
 
 APP_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -124,7 +124,7 @@ class App:
     frames: str = "'self'"
 
     def __post_init__(self) -> None:
-        self.reading = asyncio.Semaphore(AT_ONCE)
+        self.arriving = 0
         self.desk = Desk(workers=self.limits.workers, queue=self.limits.queue)
         self.uploads: Store[tuple[bytes, str]] = Store(
             size=lambda one: len(one[0]), most_bytes=KEPT_UPLOADS, seconds=UPLOAD_SECONDS
@@ -206,8 +206,9 @@ class App:
         if request.headers.get("content-type", "") != "application/octet-stream":
             return _refused("Expected the bytes of a photo as application/octet-stream.", 415)
         try:
-            async with asyncio.timeout(SENDING), self.reading:
-                data = await _body(request, self.limits.upload)
+            data = await self._body(request, self.limits.upload)
+        except Busy:
+            return _busy()
         except TimeoutError:
             return _refused("The photo took too long to arrive. Try again, or make it smaller first.", 408)
         if data is None:
@@ -218,6 +219,34 @@ class App:
         name = unquote(request.headers.get("x-file-name", "photo"))[:200]
         name = shown(name.replace("\\", "/").rpartition("/")[2]) or "photo"
         return _json({"upload": self.uploads.add((data, name)), "name": name})
+
+    async def _body(self, request: Request, most: int) -> bytes | None:
+        """The body of a request, read no further than a limit; None for more.
+
+        What counts is the bytes that have arrived, so that senders who dawdle take no place from others.
+
+        Raises:
+            Busy: bodies that are arriving hold as much memory as they may.
+            TimeoutError: the body took too long.
+        """
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > most:
+            return None
+        body = bytearray()
+        try:
+            async with asyncio.timeout(SENDING):
+                async for part in request.stream():
+                    if len(body) + len(part) > most:
+                        return None
+                    if self.arriving + len(part) > AT_ONCE * self.limits.upload:
+                        raise Busy
+                    self.arriving += len(part)
+                    body += part
+        except ClientDisconnect:
+            return None
+        finally:
+            self.arriving -= len(body)
+        return bytes(body)
 
     async def forget(self, request: Request) -> Response:
         """Forget an uploaded photo."""
@@ -232,8 +261,9 @@ class App:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _refused("Expected the settings as application/json.", 415)
         try:
-            async with asyncio.timeout(SENDING):
-                data = await _body(request, SETTINGS)
+            data = await self._body(request, SETTINGS)
+        except Busy:
+            return _busy()
         except TimeoutError:
             return _refused("The request took too long to arrive. Try again.", 408)
         if data is None:
@@ -253,7 +283,7 @@ class App:
         try:
             self.desk.take(job)
         except Busy:
-            return _refused("Many people are asking at this moment. Try again in a little while.", 429, {"Retry-After": "5"})
+            return _busy()
         return StreamingResponse(
             job.events(), media_type="application/x-ndjson", headers={**_headers(), "X-Accel-Buffering": "no"}
         )
@@ -307,13 +337,13 @@ class App:
 class Guard:
     """Lets requests through that come from the app itself, to a name the server has, by somebody who knows the password."""
 
-    WAIT = 1.0
-    """Seconds that an answer to a wrong password takes."""
+    WAIT, PLACES = 1.0, 32
+    """Seconds for which the answer to a wrong password is held back, and the answers that are at a time; others go at once."""
 
     def __init__(self, app: ASGIApp, *, password: str | None, hosts: frozenset[str] | None, prefix: str = "") -> None:
         self.app = app
         self.prefix = prefix
-        self.turn = asyncio.Lock()
+        self.waiting = 0
         self.hosts = hosts
         self.digest = None if password is None else hashlib.sha256(password.encode()).digest()
 
@@ -327,9 +357,12 @@ class Guard:
         # The drawing board's frame has no origin, and so no password; its files are the same for everybody.
         open_to_all = request.method == "GET" and scope["path"].removeprefix(self.prefix).startswith("/sketcher/")
         if refused is None and self.digest is not None and not open_to_all and not self._knows(request):
-            if "authorization" in request.headers:
-                async with self.turn:  # one try a second, however many try
-                    await asyncio.sleep(self.WAIT)
+            if "authorization" in request.headers and self.waiting < self.PLACES:
+                self.waiting += 1
+                try:
+                    await _closed(receive, self.WAIT)
+                finally:
+                    self.waiting -= 1
             refused = _refused("A password is needed here.", 401, {"WWW-Authenticate": CHALLENGE})
         if refused is not None:
             await refused(scope, receive, send)
@@ -370,20 +403,12 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-async def _body(request: Request, most: int) -> bytes | None:
-    """What was sent, read no further than a limit; None for more."""
-    told = request.headers.get("content-length", "0")
-    if not told.isdecimal() or int(told) > most:
-        return None
-    found = bytearray()
-    try:
-        async for part in request.stream():
-            found += part
-            if len(found) > most:
-                return None
-    except ClientDisconnect:
-        return None
-    return bytes(found)
+async def _closed(receive: Receive, seconds: float) -> None:
+    """Wait until a connection is closed, for some seconds at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
 
 def _headers(policy: str = "default-src 'none'; frame-ancestors 'none'") -> dict[str, str]:
@@ -396,6 +421,10 @@ def _json(content: Any) -> Response:
 
 def _refused(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"message": message}, status, headers={**_headers(), **(headers or {})})
+
+
+def _busy() -> Response:
+    return _refused("Many people are asking at this moment. Try again in a little while.", 429, {"Retry-After": "5"})
 
 
 @cache
