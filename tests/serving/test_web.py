@@ -7,9 +7,9 @@ import base64
 import builtins
 import contextlib
 import io
+import multiprocessing
 import os
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,14 +27,17 @@ ROOT = Path(__file__).resolve().parents[2]
 CAT = (ROOT / "examples" / "cat.jpg").read_bytes()
 
 
+FORK = multiprocessing.get_context("fork")
+
+
 class Slow(Room):
-    """A room in which one waits until one leaves."""
+    """A room in which one waits until one leaves; its semaphores reach into worker processes."""
 
     name, title, lead = "slow", "Slow", "Waits."
     fields = (FormField("text", "Text", "text", needed=True),)
 
     def __init__(self):
-        self.inside, self.outside = threading.Semaphore(0), threading.Semaphore(0)
+        self.inside, self.outside = FORK.Semaphore(0), FORK.Semaphore(0)
 
     def explain(self, asked, job):
         self.inside.release()
@@ -144,29 +147,30 @@ class TestUploads:
         answer = client.ask("photo", photo=key)
         assert (answer.status, answer.json["message"][:27]) == (410, "The photo is not here any m")
 
-    def test_nothing_is_written(self, client, monkeypatch):
-        """While photos are read and explained, no file is opened for writing by anybody in this process."""
-        written = []
-        opened, low = builtins.open, os.open
+    def test_nothing_is_written(self, small, monkeypatch):
+        """While photos are read and explained, no file is opened for writing by anybody in the server or its workers."""
+        written, opened, low = FORK.SimpleQueue(), builtins.open, os.open
 
         def opening(file, mode="r", *rest, **more):
             if set(mode) & set("wax+"):
-                written.append(str(file))
+                written.put(str(file))
             return opened(file, mode, *rest, **more)
 
         def opening_low(path, flags, *rest, **more):
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                written.append(str(path))
+                written.put(str(path))
             return low(path, flags, *rest, **more)
 
         monkeypatch.setattr(builtins, "open", opening)
         monkeypatch.setattr(io, "open", opening)
         monkeypatch.setattr(os, "open", opening_low)
-        key = client.upload(CAT, "secret-cat.jpg")
-        found = result(client.ask("photo", photo=key, tol="20%").events)
-        for kind in ("page", "page.html", "picture.png", "numbers.json"):
-            assert client("GET", f"/results/{found['id']}/{kind}").status == 200
-        assert not [name for name in written if "matplotlib" not in name]
+        with serve_rooms([small], port=0).start() as here:
+            client = Client(here.url)
+            key = client.upload(CAT, "secret-cat.jpg")
+            found = result(client.ask("small", photo=key, tol="20%").events)
+            for kind in ("page", "page.html", "picture.png", "numbers.json"):
+                assert client("GET", f"/results/{found['id']}/{kind}").status == 200
+        assert not [name for name in all_of(written) if "matplotlib" not in name]
 
     def test_an_empty_one(self, client):
         answer = client("POST", "/api/uploads", b"", **BYTES)
@@ -361,8 +365,8 @@ def knows(password):
 
 def test_a_flood_of_wrong_passwords_holds_up_nobody(monkeypatch):
     """As many answers as there are places are held back; a right password, a typo and the places of who hung up do not wait."""
-    monkeypatch.setattr(Guard, "WAIT", 3600.0)
-    monkeypatch.setattr(Guard, "PLACES", 3)
+    monkeypatch.setattr("integrand.serving.web.WRONG_SECONDS", 3600.0)
+    monkeypatch.setattr("integrand.serving.web.WRONG_AT_ONCE", 3)
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200})
@@ -384,7 +388,7 @@ def test_a_flood_of_wrong_passwords_holds_up_nobody(monkeypatch):
 
 
 def test_a_password(slow, monkeypatch):
-    monkeypatch.setattr(Guard, "WAIT", 0.2)
+    monkeypatch.setattr("integrand.serving.web.WRONG_SECONDS", 0.2)
     with serve_rooms([slow], port=0, password="olé:42").start() as here:
         client = Client(here.url)
         for path in ("/", "/api/rooms", "/static/app.js", "/results/x/page", "/health"):
@@ -472,26 +476,36 @@ def test_the_page_names_no_other_host(client):
         assert "//cdn" not in text
 
 
-def test_the_server_asks_nobody(client, monkeypatch):
-    """While rooms work, the process connects to this machine alone, and looks up no other name."""
-    asked = []
-    connect, lookup = socket.socket.connect, socket.getaddrinfo
+def test_the_server_asks_nobody(rooms, monkeypatch):
+    """While rooms work, the server and its workers connect to this machine alone, and look up no other name."""
+    asked, connect, lookup = FORK.SimpleQueue(), socket.socket.connect, socket.getaddrinfo
 
     def connecting(self, address):
-        asked.append(address)
+        asked.put(str(address[0]))
         return connect(self, address)
 
     def looking(host, *rest, **more):
-        asked.append((host,))
+        asked.put(str(host))
         return lookup(host, *rest, **more)
 
     monkeypatch.setattr(socket.socket, "connect", connecting)
     monkeypatch.setattr(socket, "getaddrinfo", looking)
-    for room, values in (("words", {"text": "how many?"}), ("molecule", {"smiles": "CCO"}), ("translation", {"text": "good"})):
-        for action in ("explain", "methods", "baselines"):
-            result(client.ask(room, action, tol="20%", **values).events)
-    assert asked
-    assert {str(address[0]) for address in asked} <= {"localhost", "127.0.0.1", "::1"}
+    with serve_rooms([rooms[name] for name in ("words", "molecule", "translation")], port=0).start() as here:
+        client = Client(here.url)
+        for room, text in (("words", "how many?"), ("molecule", "CCO"), ("translation", "good")):
+            for action in ("explain", "methods", "baselines"):
+                field = "smiles" if room == "molecule" else "text"
+                result(client.ask(room, action, tol="20%", **{field: text}).events)
+    hosts = set(all_of(asked))
+    assert hosts
+    assert hosts <= {"localhost", "127.0.0.1", "::1"}
+
+
+def all_of(queue):
+    items = []
+    while not queue.empty():
+        items.append(queue.get())
+    return items
 
 
 class TestStart:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..apps.molecules.molgraph import LONGEST
@@ -30,6 +31,10 @@ EXAMPLES = (
     ("caffeine", "Cn1cnc2c1c(=O)n(C)c(=O)n2C"),
     ("aspirin", "CC(=O)Oc1ccccc1C(=O)O"),
 )
+
+
+def _png(attribution: MoleculeAttribution) -> bytes:
+    return pictures.png(attribution.drawing())
 
 
 class MoleculeRoom(Room):
@@ -67,7 +72,7 @@ class MoleculeRoom(Room):
                 found.sentence,
                 found.page(),
                 found.certificate,
-                lambda: pictures.png(found.drawing()),
+                partial(_png, found),
                 found.to_dict,
                 code_of(*self._setup(asked), line, "print(result)"),
                 "molecule",

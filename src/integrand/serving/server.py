@@ -35,6 +35,9 @@ KINDS: tuple[Kind, ...] = ("image", "text", "molecule")
 PORT = 7860
 """The port that is tried first."""
 
+ENDING = 20.0
+"""Seconds for which what still runs in this process is waited for when the server ends."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 LOG = logging.getLogger("integrand.serve")
@@ -53,6 +56,12 @@ class RunningServer:
 
         self.app, self.url = app, url
         self._sockets = list(sockets)
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                app.close()  # answers that are on their way end, rather than being torn off
+                await super().shutdown(sockets)
+
         config = uvicorn.Config(
             app.asgi,
             http="h11",  # httptools, which "auto" prefers, reads headers without a limit and takes two Host headers
@@ -66,12 +75,15 @@ class RunningServer:
             proxy_headers=False,
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = Server(config)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        self._server.run(sockets=self._sockets)
+        try:
+            self._server.run(sockets=self._sockets)
+        finally:
+            self.app.desk.wait(ENDING)  # Python must not end while a thread is inside torch
 
     def start(self) -> RunningServer:
         """Serve in a thread of its own; comes back when requests are answered."""
@@ -86,7 +98,7 @@ class RunningServer:
     def close(self) -> None:
         """Stop serving, and end what still runs."""
         self._server.should_exit = True
-        self.app.desk.close()
+        self.app.close()
         if self._thread is not None:
             self._thread.join(timeout=10)
         for one in self._sockets:
@@ -128,6 +140,7 @@ def serve(
     megabytes: float = 32.0,
     queue: int = 32,
     workers: int = 2,
+    isolate: bool = True,
     device: str | None = None,
     open: bool = True,
     wait: bool | None = None,
@@ -152,6 +165,8 @@ def serve(
         megabytes: how large a photo may be.
         queue: how many requests may wait; more are told to come again.
         workers: how many requests run at a time, one of them only quick ones.
+        isolate: whether requests are computed in processes that are forked from this one, with the model as it is now, and that
+            can crash or be killed alone. Where that cannot be, as on a GPU, or with False, they are computed in this process.
         device: where to compute; a GPU where torch finds one.
         open: whether to open a browser.
         wait: whether to serve until Ctrl-C; else the server runs in a thread and the call comes back. None waits, except in a
@@ -162,7 +177,7 @@ def serve(
     """
     built = _own(model, kind, preprocess, classes, tokenizer) if model is not None else known_rooms(rooms, device=device)
     where: dict[str, Any] = {"host": host, "port": port, "prefix": prefix, "password": password, "allow_hosts": allow_hosts}
-    here = serve_rooms(built, **where, seconds=seconds, megabytes=megabytes, queue=queue, workers=workers)
+    here = serve_rooms(built, **where, seconds=seconds, megabytes=megabytes, queue=queue, workers=workers, isolate=isolate)
     if open:
         webbrowser.open(here.url)
     if wait is False or (wait is None and in_notebook()):
@@ -183,6 +198,7 @@ def serve_rooms(
     megabytes: float = 32.0,
     queue: int = 32,
     workers: int = 2,
+    isolate: bool = True,
 ) -> RunningServer:
     """The app over rooms of any kind, at its address but not yet running; options as in :func:`serve`."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
@@ -196,13 +212,17 @@ def serve_rooms(
     for name, value in (("seconds", seconds), ("megabytes", megabytes), ("queue", queue), ("workers", workers)):
         if not value > 0:
             raise OptionError(f"got {name}={value!r}; expected a number above 0.")
-    sockets, at = _bound(host, port)
     local = _is_loopback(host)
     own = () if host in ("0.0.0.0", "::") else (f"[{host}]" if ":" in host else host,)
     names = frozenset(map(host_name, (*LOOPBACK, *own, *allow_hosts))) if local or allow_hosts else None
     limits = Limits(float(seconds), int(megabytes * 2**20), int(queue), int(workers))
     frames = "'self' http://localhost:* http://127.0.0.1:*" if local and in_notebook() else "'self'"
-    app = App({room.name: room for room in rooms}, limits, password, names, prefix, frames)
+    app = App({room.name: room for room in rooms}, limits, password, names, prefix, frames, isolate)
+    try:
+        sockets, at = _bound(host, port)
+    except BaseException:
+        app.close()
+        raise
     address = f"[{host}]" if ":" in host else "localhost" if host in ("0.0.0.0", "127.0.0.1") else host
     return RunningServer(app, sockets, f"http://{address}:{at}{prefix}/")
 
