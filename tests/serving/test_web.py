@@ -249,6 +249,15 @@ class TestForm:
         assert answer.status in (400, 422)
         assert "message" in answer.json
 
+    @pytest.mark.parametrize(
+        "body",
+        [rb'{"smiles": "how many \ud83d people"}', rb'{"\udc00": "x"}', rb'{"smiles": ["\ud83d"]}', b'{"smiles": "\xff"}'],
+    )
+    def test_half_a_character(self, client, body):
+        answer = client("POST", "/api/molecule/explain", body, **JSON)
+        assert answer.status == 400
+        assert "half of a character" in answer.json["message"]
+
     def test_a_form_that_is_too_long(self, client):
         assert client("POST", "/api/words/explain", b" " * 70_000, **JSON).status == 413
 
@@ -597,6 +606,28 @@ class TestStart:
         monkeypatch.setenv(PASSWORD, "  ")
         with pytest.raises(OptionError, match="is set, but empty"):
             _password(None)
+
+    def test_localhost_is_all_of_its_addresses(self, slow, monkeypatch):
+        """Whichever of them a browser tries first, no other program can be there."""
+        lookup, addresses = socket.getaddrinfo, ("127.0.0.2", "127.0.0.3", "192.0.2.1")  # the last is not ours
+        found = [lookup(name, 0, type=socket.SOCK_STREAM)[0] for name in addresses]
+
+        def both(host, port, **more):
+            return [(*one[:4], (one[4][0], port)) for one in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        here = serve_rooms([slow], host="localhost", port=0)
+        names = [one.getsockname() for one in here._sockets]
+        assert [name for name, _ in names] == list(addresses[:2])
+        assert len({port for _, port in names}) == 1
+        here.close()
+
+    def test_on_windows_no_other_program_takes_the_port(self, slow, monkeypatch):
+        monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+        here = serve_rooms([slow], port=0, isolate=False)
+        assert here._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not here._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+        here.close()
 
     def test_closing_what_never_ran_frees_the_port(self, slow):
         here = serve_rooms([slow], port=0)

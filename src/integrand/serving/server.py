@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import re
@@ -10,6 +11,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -37,6 +39,9 @@ PORT = 7860
 
 ENDING = 20.0
 """Seconds for which what still runs in this process is waited for when the server ends."""
+
+UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What the system says of an address that a name has but this machine does not, such as ::1 without IPv6."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -473,21 +478,39 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bound(host: str, port: int | None) -> tuple[list[socket.socket], int]:
-    """Sockets at an address, and the port they have: the one that was asked for, or the first free one from 7860 on."""
+    """Sockets at all addresses of a host, and their port: the given one, or the first free one from 7860 on."""
     tries = [port] if port is not None else [*range(PORT, PORT + 20), 0]
     last: OSError | None = None
-    for one in tries:
+    for number in tries:
         try:
-            family, kind, proto, _, address = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM)[0]
+            addresses = dict.fromkeys(socket.getaddrinfo(host, number, type=socket.SOCK_STREAM))
         except OSError as error:
             raise OptionError(f"there is no address {shown(host)!r} here ({error}); choose another host= (--host).") from None
-        found = socket.socket(family, kind, proto)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(128)
-            return [found], int(found.getsockname()[1])
-        except OSError as error:
-            found.close()
-            last = error
+        with ExitStack() as opened:
+            sockets: list[socket.socket] = []
+            for family, kind, proto, _, address in addresses:
+                at = sockets[0].getsockname()[1] if sockets else number
+                try:
+                    sockets.append(opened.enter_context(_listening(family, kind, proto, (address[0], at, *address[2:]))))
+                except OSError as error:
+                    last = error
+                    if error.errno not in UNKNOWN_ADDRESS:
+                        break
+            else:
+                if sockets:
+                    opened.pop_all()
+                    return sockets, int(sockets[0].getsockname()[1])
     raise OptionError(f"cannot listen at {host}:{port or PORT} ({last}); choose another port= or host= (--port, --host).")
+
+
+def _listening(family: int, kind: int, proto: int, address: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, kind, proto)
+    try:
+        # On Windows SO_REUSEADDR would let another program take the port, and the passwords that are sent to it.
+        listener.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
+        listener.bind(address)
+        listener.listen(128)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

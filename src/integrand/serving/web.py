@@ -319,7 +319,11 @@ class App:
         if data is None:
             return _refused("That is too much text.", 413)
         try:
-            asked = room.checked(json.loads(data), self.uploads)
+            settings = json.loads(data)
+            json.dumps(settings, ensure_ascii=False).encode()  # JSON can spell half a surrogate, which is no text
+            asked = room.checked(settings, self.uploads)
+        except UnicodeError:
+            return _refused("The text has half of a character in it, or bytes that are no UTF-8. Copy it again.", 400)
         except (ValueError, RecursionError):
             return _refused("Expected the settings as a JSON object.", 400)
         except Refused as error:
