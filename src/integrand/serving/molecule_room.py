@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..apps.molecules.molgraph import LONGEST
@@ -56,8 +58,10 @@ class MoleculeRoom(Room):
         self.examples = tuple({"title": title, "smiles": smiles} for title, smiles in EXAMPLES)
 
     def warm(self) -> None:
-        """Load the networks."""
+        """Load the networks, and RDKit."""
         self.models.load()
+        with suppress(ImportError):
+            import_module("rdkit.Chem.Draw")
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network makes of the molecule, and explain it."""

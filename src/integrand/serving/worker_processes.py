@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -71,6 +72,8 @@ def workplaces(
     """
     if not isolate:
         return [InProcess(handle, results)] * number, None
+    with suppress(ImportError):
+        import_module("integrand.render.figures")  # matplotlib takes a while to import, and every worker would do it anew
     try:
         server = ForkServer(lambda line: _work(line, handle))
         workers = [Worker(server, results) for _ in range(number)]
