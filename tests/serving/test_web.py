@@ -303,6 +303,8 @@ class TestForeign:
         assert answer.status == 421
         assert client("GET", "/api/rooms", Host=f"127.0.0.1:{client.port}").status == 200
         assert client("GET", "/api/rooms", Host="LOCALHOST").status == 200
+        assert client("GET", "/api/rooms", Host="[::1]:80").status == 200
+        assert client("GET", "/api/rooms", Host="[::1].evil").status == 421
 
     def test_two_names_at_once(self, client, server):
         """Refused by the parser, and by the app under any other parser."""
@@ -477,6 +479,14 @@ def test_headers_of_everything(client):
         assert headers["set-cookie"] is None
 
 
+def test_the_drawing_board_may_connect_to_nothing(client):
+    policy = client("GET", "/sketcher/sketcher.html").headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'self';")
+    assert not {"connect-src", "allow-same-origin", "allow-popups", "allow-top-navigation"} & set(
+        policy.replace(";", " ").split()
+    )
+
+
 def test_the_page_names_no_other_host(client):
     for path in ("/", "/static/app.js", "/static/app.css", "/sketcher/sketcher.html", "/sketcher/sketcher.js"):
         text = client("GET", path).body.decode()
@@ -582,6 +592,10 @@ class TestStart:
             serve_rooms([slow], prefix="why/")
         with pytest.raises(OptionError, match="prefix"):
             serve_rooms([slow], prefix="/why now/{x}")
+        with pytest.raises(OptionError, match="prefix"):
+            serve_rooms([slow], prefix="/a/../b")
+        with pytest.raises(OptionError, match="among the names"):
+            serve_rooms([slow], allow_hosts=["*"])
         with pytest.raises(OptionError, match="queue"):
             serve_rooms([slow], queue=0)
 
@@ -599,6 +613,16 @@ class TestStart:
                 client = Client(f"http://127.0.0.1:{here._sockets[0].getsockname()[1]}")
                 assert client("GET", "/health", Host=good).status == 200
                 assert bad is None or client("GET", "/health", Host=bad).status == 421
+
+    def test_it_is_said_that_everybody_can_come_in(self, slow, monkeypatch, capsys):
+        from integrand.cli.serve_command import PASSWORD, serve
+
+        monkeypatch.setattr("integrand.serving.server.known_rooms", lambda *_, **__: [slow])
+        monkeypatch.setattr("integrand.serving.server.RunningServer.run", lambda self: self.close())
+        for host, password, said in (("0.0.0.0", None, True), ("127.0.0.1", None, False), ("0.0.0.0", "x", False)):
+            monkeypatch.delenv(PASSWORD, raising=False) if password is None else monkeypatch.setenv(PASSWORD, password)
+            serve(host=host, open_browser=False)
+            assert ("there is no password" in capsys.readouterr().err) == said
 
     def test_an_empty_password(self, monkeypatch):
         from integrand.cli.serve_command import PASSWORD, _password

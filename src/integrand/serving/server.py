@@ -210,10 +210,12 @@ def serve_rooms(
         raise MissingExtraError("starlette and uvicorn", "serve", "the web app")
     from .web import App, Limits, host_name
 
-    if prefix and not re.fullmatch(r"(/[\w.~-]+)+", prefix, re.ASCII):
+    if prefix and (not re.fullmatch(r"(/[\w.~-]+)+", prefix, re.ASCII) or {".", ".."} & set(prefix.split("/"))):
         raise OptionError(
             f"got prefix {prefix!r}; expected a path with a slash at its start and none at its end, such as /why."
         )
+    if wild := [name for name in allow_hosts if not re.fullmatch(r"\[[\da-fA-F:.]+\](:\d+)?|[\w.-]+(:\d+)?", name)]:
+        raise OptionError(f"got {shown(wild[0])!r} among the names of the server; expected one such as models.example.org.")
     for name, value in (("seconds", seconds), ("megabytes", megabytes), ("queue", queue), ("workers", workers)):
         if not value > 0:
             raise OptionError(f"got {name}={value!r}; expected a number above 0.")

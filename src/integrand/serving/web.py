@@ -468,10 +468,13 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """A host without its port, in small letters."""
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()
+    """A host without its port, in small letters.
+
+    >>> host_name("Example.org:8443"), host_name("[::1]:80"), host_name("[::1]"), host_name("[::1].evil")
+    ('example.org', '[::1]', '[::1]', '[::1].evil')
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and (port.isdecimal() or not port) else host.lower()
 
 
 async def _closed(receive: Receive, seconds: float) -> None:
