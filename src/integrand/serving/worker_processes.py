@@ -51,6 +51,8 @@ KILLED = "The computation was killed, perhaps because the server's memory was fu
 """What a user reads where a worker was killed, or ended by itself."""
 
 QUIT = b"quit"
+"""The message that ends a fork server and its workers."""
+
 TRIAL = None
 """The task that a new server tries its first worker with."""
 
@@ -82,7 +84,7 @@ def workplaces(
         except BaseException:
             server.close()
             raise
-    except WorkerError as error:
+    except (WorkerError, OSError) as error:
         LOG.warning(
             "requests are computed in the process of the server (%s): a model that crashes ends it, and the limit on seconds "
             "is looked at between two passes of a model only.",
@@ -311,13 +313,12 @@ def _serve_forks(control: socket.socket, work: Callable[[Connection], NoReturn])
 def _close_connections() -> None:
     """Close what a forked process inherits of the network, which would else stay open when its owner closes it."""
     for name in os.listdir("/proc/self/fd"):
-        try:
-            inherited = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # no socket
-            continue
-        with inherited:
-            if inherited.family in (socket.AF_INET, socket.AF_INET6):
-                os.close(int(name))
+        with suppress(OSError):  # a file, or the folder itself, which is closed again
+            connection = socket.socket(fileno=int(name))
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                connection.close()
+            else:
+                connection.detach()
 
 
 @dataclass(eq=False)
