@@ -442,8 +442,8 @@ class Guard:
 
     def _refused(self, request: Request) -> Response | None:
         """The refusal of requests that other sites send through a visitor's browser; None for all others."""
-        host, *others = request.headers.getlist("host") or [""]
-        if others:
+        host, *further_hosts = request.headers.getlist("host") or [""]
+        if further_hosts:
             return _refused("Expected one Host header, and got several.", 400)
         if self.hosts is not None and host_name(host) not in self.hosts:  # a foreign name that was pointed at this machine
             known = ", ".join(sorted(self.hosts))

@@ -136,7 +136,7 @@ class Worker:
         if job.stopped.is_set():
             return
         line = self._ready()
-        until, stopping, shown = time.monotonic() + job.seconds + GRACE, False, False
+        until, stopping, has_result = time.monotonic() + job.seconds + GRACE, False, False
         try:
             line.send((job.task, job.seconds))
             while time.monotonic() < until:
@@ -148,7 +148,7 @@ class Worker:
                 kind = line.recv_bytes()
                 if kind == END:
                     return
-                shown |= kind == RESULT
+                has_result |= kind == RESULT
                 self._take(kind, job, line)
         except (EOFError, OSError):
             self._tell_crash(job, self._end())
@@ -156,7 +156,7 @@ class Worker:
         self._end()
         if job.stopped.is_set():
             job.fail(CANCELLED)
-        elif shown:
+        elif has_result:
             job.say("kept", message=COARSE_STAYS)
             job.say("done", notes=[])
         else:
@@ -202,7 +202,7 @@ class Worker:
 
 
 def _obstacle() -> str | None:
-    """Why this process cannot be forked, if it cannot."""
+    """The reason why this process cannot be forked, or None."""
     if sys.platform != "linux":
         return f"processes that share models can be forked on Linux, not on {sys.platform}"
     if torch.cuda.is_initialized() or torch.xpu.is_initialized():
@@ -235,14 +235,14 @@ class ForkServer:
 
     def fork(self) -> tuple[int, Connection]:
         """Fork a worker; returns its process id and the connection to it."""
-        ours, theirs = socket.socketpair()
-        with theirs, self._lock:
-            socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
+        server_end, worker_end = socket.socketpair()
+        with worker_end, self._lock:
+            socket.send_fds(self._control, [b"fork"], [worker_end.fileno()])
             pid = self._answer()
         if pid < 0:
-            ours.close()
+            server_end.close()
             raise WorkerError(f"a worker cannot be forked: {os.strerror(-pid)}")
-        return pid, Connection(ours.detach())
+        return pid, Connection(server_end.detach())
 
     def end(self, pid: int) -> int:
         """Kill a worker, if it still lives, and return its exit code: below 0 for the signal that ended it."""
