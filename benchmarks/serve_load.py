@@ -2,7 +2,7 @@
 
 Starts ``integrand serve`` as a process of its own and lets so many users ask about words and molecules, one after the other
 without a pause, for two minutes. Some leave before their answer is there, as closed tabs do. Prints how long answers took, what
-went wrong, and how the server's memory grew; with ``--json`` as JSON. Sends to this machine only.
+went wrong, and how the memory of the server and its workers grew; with ``--json`` as JSON. Sends to this machine only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from statistics import median, quantiles
 
 QUESTIONS = (
@@ -148,12 +150,20 @@ def idle(port: int) -> dict[str, int]:
 
 
 def resident(pid: int) -> float:
-    """Megabytes of memory that a process holds; 0 where the system does not say."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii") as file:
-            return round(next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024, 1)
-    except (OSError, StopIteration):
-        return 0.0
+    """Megabytes that a process and its descendants hold, what they share counted once; 0 where the system does not say."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    total = 0
+    for member in family:
+        with suppress(OSError):
+            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return round(total / 1024, 1)
 
 
 def report(found: dict[str, object]) -> str:

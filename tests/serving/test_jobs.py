@@ -13,6 +13,8 @@ import pytest
 from integrand import Progress
 from integrand.errors import InputError, IntegrandWarning, warn
 from integrand.serving.jobs import UNEXPECTED, Busy, Desk, Job, Stopped
+from integrand.serving.room import Store
+from integrand.serving.worker_processes import InProcess
 
 
 def awaited(coroutine):
@@ -30,9 +32,15 @@ def events(job):
     return awaited(read())
 
 
+def desk_of(workers, queue):
+    """A desk at which tasks are functions of their jobs."""
+    results = Store(size=lambda one: one.size, most_bytes=1 << 20, seconds=60)
+    return Desk([InProcess(lambda task, job: task(job), results)] * workers, queue=queue)
+
+
 @pytest.fixture
 def desk():
-    found = Desk(workers=2, queue=2)
+    found = desk_of(workers=2, queue=2)
     yield found
     found.close()
 
@@ -101,7 +109,7 @@ def test_a_full_queue_says_so_and_forgets_who_left(desk):
 
 
 def test_a_quick_job_does_not_wait_for_slow_ones():
-    desk = Desk(workers=2, queue=8)
+    desk = desk_of(workers=2, queue=8)
     release = threading.Event()
     slow = [Job(lambda job: release.wait(20), quick=False) for _ in range(2)]
     for job in slow:
@@ -162,7 +170,7 @@ def test_a_job_that_takes_too_long_is_ended(desk):
 
 
 def test_a_model_that_exits_does_not_take_the_thread_with_it(caplog):
-    desk = Desk(workers=1, queue=4)
+    desk = desk_of(workers=1, queue=4)
 
     def leave(job):
         raise SystemExit("enough")
@@ -186,7 +194,7 @@ def test_who_waits_is_told_for_how_many(desk):
 
 
 def test_a_closed_desk_takes_nothing_and_ends_what_runs():
-    desk = Desk(workers=1, queue=1)
+    desk = desk_of(workers=1, queue=1)
 
     def work(job):
         while True:

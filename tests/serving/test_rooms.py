@@ -19,6 +19,7 @@ from integrand.serving.jobs import Job, Refused, Stopped
 from integrand.serving.language_rooms import HuggingFaceModel, WordRoom
 from integrand.serving.picture_rooms import EyeRoom, stem_of
 from integrand.serving.room import Asked, ModelShelf, RoomJob, RoomResult, Store
+from integrand.serving.room_files import RoomFiles
 from tests.apps.text.tiny import classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,9 +41,9 @@ def worked(room, action="explain", *, photo=None, seconds=60.0, **values):
     if any(field.kind == "photo" for field in room.fields) and "photo" not in values:
         values["photo"] = key
     asked, shown = room.checked(values, kept), results()
-    job = Job(lambda job: getattr(room, action)(asked, RoomJob(job, shown)), seconds=seconds)
-    job.run()
-    said = list(job._events)
+    job = Job(None, seconds=seconds, keep=shown.add)
+    job.run(lambda task, job: getattr(room, action)(asked, RoomJob(job)))
+    said = [json.loads(line) for line in job._lines]
     ids = [one["id"] for one in said if one["event"] == "result"]
     return said, shown.get(ids[-1]) if ids else None
 
@@ -112,11 +113,11 @@ class TestPhoto:
     def test_who_leaves_stops_the_integration(self, rooms):
         kept, key = uploads()
         asked = rooms["photo"].checked({"photo": key, "tol": "0.1%"}, kept)
-        job = Job(lambda job: rooms["photo"].explain(asked, RoomJob(job, results())))
+        job = Job(None, keep=results().add)
         job.begun = time.monotonic()
         job.stop()
         with pytest.raises(Stopped):
-            job.work(job)
+            rooms["photo"].explain(asked, RoomJob(job))
 
     def test_example_photos_are_photos(self, rooms):
         for name in ("photo", "eye"):
@@ -396,7 +397,7 @@ def test_a_result_does_not_hold_the_whole_photo(small):
     _, found = worked(small, photo=(file.getvalue(), "large.png"), tol="20%")
     held = found.numbers.__self__
     assert held.photo.pixels.nbytes < 1_000_000
-    assert found.size > sum(part.numel() * 4 for part in (held.x, held.result.values, held.gradient.values))
+    assert RoomFiles.of(found).size > sum(part.numel() * 4 for part in (held.x, held.result.values, held.gradient.values))
 
 
 class TestStore:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import builtins
+import contextlib
 import io
+import multiprocessing
 import os
 import socket
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,14 +27,17 @@ ROOT = Path(__file__).resolve().parents[2]
 CAT = (ROOT / "examples" / "cat.jpg").read_bytes()
 
 
+FORK = multiprocessing.get_context("fork")
+
+
 class Slow(Room):
-    """A room in which one waits until one leaves."""
+    """A room in which one waits until one leaves; its semaphores reach into worker processes."""
 
     name, title, lead = "slow", "Slow", "Waits."
     fields = (FormField("text", "Text", "text", needed=True),)
 
     def __init__(self):
-        self.inside, self.outside = threading.Semaphore(0), threading.Semaphore(0)
+        self.inside, self.outside = FORK.Semaphore(0), FORK.Semaphore(0)
 
     def explain(self, asked, job):
         self.inside.release()
@@ -141,29 +147,30 @@ class TestUploads:
         answer = client.ask("photo", photo=key)
         assert (answer.status, answer.json["message"][:27]) == (410, "The photo is not here any m")
 
-    def test_nothing_is_written(self, client, monkeypatch):
-        """While photos are read and explained, no file is opened for writing by anybody in this process."""
-        written = []
-        opened, low = builtins.open, os.open
+    def test_nothing_is_written(self, small, monkeypatch):
+        """While photos are read and explained, no file is opened for writing by anybody in the server or its workers."""
+        written, opened, low = FORK.SimpleQueue(), builtins.open, os.open
 
         def opening(file, mode="r", *rest, **more):
             if set(mode) & set("wax+"):
-                written.append(str(file))
+                written.put(str(file))
             return opened(file, mode, *rest, **more)
 
         def opening_low(path, flags, *rest, **more):
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                written.append(str(path))
+                written.put(str(path))
             return low(path, flags, *rest, **more)
 
         monkeypatch.setattr(builtins, "open", opening)
         monkeypatch.setattr(io, "open", opening)
         monkeypatch.setattr(os, "open", opening_low)
-        key = client.upload(CAT, "secret-cat.jpg")
-        found = result(client.ask("photo", photo=key, tol="20%").events)
-        for kind in ("page", "page.html", "picture.png", "numbers.json"):
-            assert client("GET", f"/results/{found['id']}/{kind}").status == 200
-        assert not [name for name in written if "matplotlib" not in name]
+        with serve_rooms([small], port=0).start() as here:
+            client = Client(here.url)
+            key = client.upload(CAT, "secret-cat.jpg")
+            found = result(client.ask("small", photo=key, tol="20%").events)
+            for kind in ("page", "page.html", "picture.png", "numbers.json"):
+                assert client("GET", f"/results/{found['id']}/{kind}").status == 200
+        assert not [name for name in all_of(written) if "matplotlib" not in name]
 
     def test_an_empty_one(self, client):
         answer = client("POST", "/api/uploads", b"", **BYTES)
@@ -178,6 +185,27 @@ class TestUploads:
                     head = (f"POST /{path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", "Content-Length: 9", "", "x")
                     line.sendall("\r\n".join(head).encode())
                     assert line.recv(64)[:12] == b"HTTP/1.1 408"
+
+    def test_senders_who_dawdle_hold_up_nobody(self, slow):
+        """Uploads of which a byte has arrived; another is answered before any of them ends."""
+        with serve_rooms([slow], port=0).start() as here, contextlib.ExitStack() as lines:
+            for _ in range(10):
+                lines.enter_context(begun_upload(here, b"x", 1000))
+            wait_until(lambda: here.app.arriving == 10)
+            assert Client(here.url).upload(CAT)
+
+    def test_bytes_that_arrive_have_a_limit_together(self, slow, monkeypatch):
+        monkeypatch.setattr("integrand.serving.web.AT_ONCE", 1)
+        with serve_rooms([slow], port=0, megabytes=1000 / 2**20).start() as here:
+            client = Client(here.url)
+            with begun_upload(here, b"x" * 600, 1000) as line:
+                wait_until(lambda: here.app.arriving == 600)
+                full = client("POST", "/api/uploads", b"x" * 600, **BYTES)
+                assert (full.status, full.headers["retry-after"]) == (429, "5")
+                assert client("POST", "/api/uploads", b"x" * 400, **BYTES).status == 200
+                line.sendall(b"x" * 400)
+                assert line.recv(64)[:12] == b"HTTP/1.1 200"
+            wait_until(lambda: here.app.arriving == 0)
 
     def test_what_is_too_large(self, client, server):
         most = server.app.limits.upload
@@ -220,6 +248,15 @@ class TestForm:
         answer = client("POST", "/api/words/explain", body, **JSON)
         assert answer.status in (400, 422)
         assert "message" in answer.json
+
+    @pytest.mark.parametrize(
+        "body",
+        [rb'{"smiles": "how many \ud83d people"}', rb'{"\udc00": "x"}', rb'{"smiles": ["\ud83d"]}', b'{"smiles": "\xff"}'],
+    )
+    def test_half_a_character(self, client, body):
+        answer = client("POST", "/api/molecule/explain", body, **JSON)
+        assert answer.status == 400
+        assert "half of a character" in answer.json["message"]
 
     def test_a_form_that_is_too_long(self, client):
         assert client("POST", "/api/words/explain", b" " * 70_000, **JSON).status == 413
@@ -266,26 +303,116 @@ class TestForeign:
         assert answer.status == 421
         assert client("GET", "/api/rooms", Host=f"127.0.0.1:{client.port}").status == 200
         assert client("GET", "/api/rooms", Host="LOCALHOST").status == 200
+        assert client("GET", "/api/rooms", Host="[::1]:80").status == 200
+        assert client("GET", "/api/rooms", Host="[::1].evil").status == 421
+
+    def test_two_names_at_once(self, client, server):
+        """Refused by the parser, and by the app under any other parser."""
+        with socket.create_connection((client.host, client.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+            assert line.recv(64)[:12] == b"HTTP/1.1 400"
+        names = [(b"host", b"localhost"), (b"host", b"evil.example")]
+        assert awaited(status_of(server.app.asgi, headers=names)) == 400
+
+    def test_headers_end_at_a_limit(self, client, server):
+        """With h11 they do; httptools, which uvicorn prefers where it is installed, has no limit."""
+        assert server._server.config.http == "h11"
+        with socket.create_connection((client.host, client.port), timeout=20) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
+            with contextlib.suppress(OSError):  # the server has hung up
+                for _ in range(64):
+                    line.sendall(b"x" * 65536)
+            with contextlib.suppress(OSError):
+                assert line.recv(64)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def begun_upload(here, data, length):
+    """A connection that has sent the first bytes of an upload."""
+    client = Client(here.url)
+    line = socket.create_connection((client.host, client.port), timeout=30)
+    head = (
+        "POST /api/uploads HTTP/1.1",
+        "Host: localhost",
+        f"Content-Type: {BYTES['Content-Type']}",
+        f"Content-Length: {length}",
+    )
+    line.sendall("\r\n".join((*head, "", "")).encode() + data)
+    return line
+
+
+def wait_until(condition, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def awaited(coroutine):
+    """The result of a coroutine, run in a thread of its own: this one may have the event loop of Playwright."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result(timeout=60)
+
+
+async def status_of(app, closed=None, **scope):
+    """The status with which an app answers a request without a body, whose connection is closed by an event."""
+    answers, parts = [], [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive():
+        if parts:
+            return parts.pop()
+        await (closed or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        answers.append(message)
+
+    await app({"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": [], **scope}, receive, send)
+    return answers[0]["status"]
+
+
+def knows(password):
+    return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+
+def test_a_flood_of_wrong_passwords_holds_up_nobody(monkeypatch):
+    """As many answers as there are places are held back; a right password, a typo and the places of who hung up do not wait."""
+    monkeypatch.setattr("integrand.serving.web.WRONG_SECONDS", 3600.0)
+    monkeypatch.setattr("integrand.serving.web.WRONG_AT_ONCE", 3)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+
+    async def flood():
+        guard, closed = Guard(app, password="right", hosts=None), asyncio.Event()
+        right, wrong = ([(b"authorization", knows(text).encode())] for text in ("right", "wrong"))
+        waiting = [asyncio.create_task(status_of(guard, closed, headers=wrong)) for _ in range(3)]
+        while guard.waiting < 3:
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(status_of(guard, headers=right), 30) == 200
+        assert await asyncio.wait_for(status_of(guard, headers=wrong), 30) == 401
+        assert not any(task.done() for task in waiting)
+        closed.set()
+        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert guard.waiting == 0
+
+    awaited(flood())
 
 
 def test_a_password(slow, monkeypatch):
-    monkeypatch.setattr(Guard, "WAIT", 0.2)
+    monkeypatch.setattr("integrand.serving.web.WRONG_SECONDS", 0.2)
     with serve_rooms([slow], port=0, password="olé:42").start() as here:
         client = Client(here.url)
         for path in ("/", "/api/rooms", "/static/app.js", "/results/x/page", "/health"):
             answer = client("GET", path)
             assert (answer.status, answer.headers["www-authenticate"][:5]) == (401, "Basic")
 
-        def knows(text):
-            return "Basic " + base64.b64encode(text.encode()).decode()
-
         begun = time.monotonic()
-        assert client("GET", "/", Authorization=knows("me:wrong")).status == 401
+        assert client("GET", "/", Authorization=knows("wrong")).status == 401
         assert time.monotonic() - begun > 0.15
         assert client("GET", "/", Authorization="Basic %%%").status == 401
         assert client("GET", "/", Authorization="Basic \xe9\xe9").status == 401
         assert client("GET", "/", Authorization="Bearer x").status == 401
-        assert client("GET", "/", Authorization=knows("anybody:olé:42")).status == 200
+        assert client("GET", "/", Authorization=knows("olé:42")).status == 200
         # The drawing board's frame has no origin and so no password; its files are public.
         assert client("GET", "/sketcher/sketcher.js").status == 200
         assert client("POST", "/sketcher/sketcher.js", b"").status == 401
@@ -352,6 +479,14 @@ def test_headers_of_everything(client):
         assert headers["set-cookie"] is None
 
 
+def test_the_drawing_board_may_connect_to_nothing(client):
+    policy = client("GET", "/sketcher/sketcher.html").headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'self';")
+    assert not {"connect-src", "allow-same-origin", "allow-popups", "allow-top-navigation"} & set(
+        policy.replace(";", " ").split()
+    )
+
+
 def test_the_page_names_no_other_host(client):
     for path in ("/", "/static/app.js", "/static/app.css", "/sketcher/sketcher.html", "/sketcher/sketcher.js"):
         text = client("GET", path).body.decode()
@@ -360,26 +495,36 @@ def test_the_page_names_no_other_host(client):
         assert "//cdn" not in text
 
 
-def test_the_server_asks_nobody(client, monkeypatch):
-    """While rooms work, the process connects to this machine alone, and looks up no other name."""
-    asked = []
-    connect, lookup = socket.socket.connect, socket.getaddrinfo
+def test_the_server_asks_nobody(rooms, monkeypatch):
+    """While rooms work, the server and its workers connect to this machine alone, and look up no other name."""
+    asked, connect, lookup = FORK.SimpleQueue(), socket.socket.connect, socket.getaddrinfo
 
     def connecting(self, address):
-        asked.append(address)
+        asked.put(str(address[0]))
         return connect(self, address)
 
     def looking(host, *rest, **more):
-        asked.append((host,))
+        asked.put(str(host))
         return lookup(host, *rest, **more)
 
     monkeypatch.setattr(socket.socket, "connect", connecting)
     monkeypatch.setattr(socket, "getaddrinfo", looking)
-    for room, values in (("words", {"text": "how many?"}), ("molecule", {"smiles": "CCO"}), ("translation", {"text": "good"})):
-        for action in ("explain", "methods", "baselines"):
-            result(client.ask(room, action, tol="20%", **values).events)
-    assert asked
-    assert {str(address[0]) for address in asked} <= {"localhost", "127.0.0.1", "::1"}
+    with serve_rooms([rooms[name] for name in ("words", "molecule", "translation")], port=0).start() as here:
+        client = Client(here.url)
+        for room, text in (("words", "how many?"), ("molecule", "CCO"), ("translation", "good")):
+            for action in ("explain", "methods", "baselines"):
+                field = "smiles" if room == "molecule" else "text"
+                result(client.ask(room, action, tol="20%", **{field: text}).events)
+    hosts = set(all_of(asked))
+    assert hosts
+    assert hosts <= {"localhost", "127.0.0.1", "::1"}
+
+
+def all_of(queue):
+    items = []
+    while not queue.empty():
+        items.append(queue.get())
+    return items
 
 
 class TestStart:
@@ -447,6 +592,10 @@ class TestStart:
             serve_rooms([slow], prefix="why/")
         with pytest.raises(OptionError, match="prefix"):
             serve_rooms([slow], prefix="/why now/{x}")
+        with pytest.raises(OptionError, match="prefix"):
+            serve_rooms([slow], prefix="/a/../b")
+        with pytest.raises(OptionError, match="among the names"):
+            serve_rooms([slow], allow_hosts=["*"])
         with pytest.raises(OptionError, match="queue"):
             serve_rooms([slow], queue=0)
 
@@ -465,12 +614,44 @@ class TestStart:
                 assert client("GET", "/health", Host=good).status == 200
                 assert bad is None or client("GET", "/health", Host=bad).status == 421
 
+    def test_it_is_said_that_everybody_can_come_in(self, slow, monkeypatch, capsys):
+        from integrand.cli.serve_command import PASSWORD, serve
+
+        monkeypatch.setattr("integrand.serving.server.known_rooms", lambda *_, **__: [slow])
+        monkeypatch.setattr("integrand.serving.server.RunningServer.run", lambda self: self.close())
+        for host, password, said in (("0.0.0.0", None, True), ("127.0.0.1", None, False), ("0.0.0.0", "x", False)):
+            monkeypatch.delenv(PASSWORD, raising=False) if password is None else monkeypatch.setenv(PASSWORD, password)
+            serve(host=host, open_browser=False)
+            assert ("there is no password" in capsys.readouterr().err) == said
+
     def test_an_empty_password(self, monkeypatch):
         from integrand.cli.serve_command import PASSWORD, _password
 
         monkeypatch.setenv(PASSWORD, "  ")
         with pytest.raises(OptionError, match="is set, but empty"):
             _password(None)
+
+    def test_localhost_is_all_of_its_addresses(self, slow, monkeypatch):
+        """Whichever of them a browser tries first, no other program can be there."""
+        lookup, addresses = socket.getaddrinfo, ("127.0.0.2", "127.0.0.3", "192.0.2.1")  # the last is not ours
+        found = [lookup(name, 0, type=socket.SOCK_STREAM)[0] for name in addresses]
+
+        def both(host, port, **more):
+            return [(*one[:4], (one[4][0], port)) for one in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        here = serve_rooms([slow], host="localhost", port=0)
+        names = [one.getsockname() for one in here._sockets]
+        assert [name for name, _ in names] == list(addresses[:2])
+        assert len({port for _, port in names}) == 1
+        here.close()
+
+    def test_on_windows_no_other_program_takes_the_port(self, slow, monkeypatch):
+        monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+        here = serve_rooms([slow], port=0, isolate=False)
+        assert here._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not here._sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+        here.close()
 
     def test_closing_what_never_ran_frees_the_port(self, slow):
         here = serve_rooms([slow], port=0)

@@ -75,6 +75,14 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Requests that run at a time, one of them only quick ones.", rich_help_panel=LIMITS)
     ] = 2,
+    isolate: Annotated[
+        bool,
+        typer.Option(
+            "--isolate/--no-isolate",
+            help="Compute in processes that can crash or be killed alone. On Linux, for models that are not on a GPU.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = True,
     debug: Debug = False,
 ) -> None:
     """Open a web page on which to drop a photo, type a sentence, paste a molecule or pick a row of a table, and look.
@@ -104,6 +112,7 @@ def serve(
                 megabytes=megabytes,
                 queue=queue,
                 workers=workers,
+                isolate=isolate,
             )
     print_line(f"{', '.join(one.title for one in rooms)}: {here.url}  (Ctrl-C ends it)")
     if here.app.hosts is None and known is None:

@@ -1,4 +1,4 @@
-"""Work that people wait for: a bounded queue, a few threads, and jobs that can be stopped at any moment."""
+"""Work that people wait for: a bounded queue, a few places where jobs run, and jobs that can be stopped at any moment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import IntegrandError, collected
 from ..evaluation.progress import Progress
+from ..memory import out_of_memory
 from ..words import finite
 
 LOG = logging.getLogger("integrand.serve")
@@ -25,8 +26,11 @@ BEAT = 10.0
 TELL = 0.15
 """Seconds between two reports of progress: eyes do not see more."""
 
-UNEXPECTED = "Something went wrong on the server, through no fault of yours; whoever runs it finds the reason in its log."
+UNEXPECTED = "Something went wrong on the server that nobody foresaw; whoever runs it finds the reason in its log."
 """What a user reads of an error that nobody foresaw."""
+
+CANCELLED = "Cancelled."
+NO_MEMORY = "This does not fit into the server's memory. Try a smaller input."
 
 
 class Stopped(BaseException):
@@ -48,34 +52,52 @@ class Forgotten(Refused):
     """A request about something that was here and is not any more."""
 
 
+def _keep_nothing(outcome: Any) -> str:
+    raise TypeError("got a result of a job that keeps none; pass keep= to Job")
+
+
 @dataclass(eq=False)
 class Job:
     """One request of a user, from the moment it is asked to its last event.
 
     Attributes:
-        work: what is to be done; it gets the job, to say what it finds and to ask whether it should go on.
+        task: what is to be done, as data that can be sent to another process.
         quick: whether it takes a second or so, and need not wait for those that take longer.
         seconds: how long it may run.
+        keep: stores a result, and returns its key.
+        file: the bytes that the job was to make, if it was to make a file.
+        failed: why nothing came of the job, in words.
     """
 
-    work: Callable[[Job], None]
+    task: Any
     quick: bool = True
     seconds: float = 120.0
+    keep: Callable[[Any], str] = _keep_nothing
+    file: bytes | None = None
+    failed: str | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     begun: float = math.nan
-    _events: deque[dict[str, Any]] = field(default_factory=deque)
+    _lines: deque[str] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _wake: Callable[[], object] | None = None
     _told: float = -math.inf
 
     def say(self, kind: str, **about: Any) -> None:
         """Tell the user something: an event with a kind and what JSON can hold."""
+        self.put(json.dumps({"event": kind, **finite(about)}, allow_nan=False) + "\n")
+
+    def put(self, line: str) -> None:
+        """Pass on an event that is a line of JSON already."""
         with self._lock:
-            self._events.append({"event": kind, **finite(about)})
+            self._lines.append(line)
             wake = self._wake
         if wake is not None:
             wake()
+
+    def deliver(self, data: bytes) -> None:
+        """Hand over the file that the job was to make."""
+        self.file = data
 
     def check(self) -> None:
         """Go on only if somebody waits and there is time.
@@ -121,8 +143,8 @@ class Job:
                 news.clear()
                 over = self.ended.is_set()
                 with self._lock:
-                    lines = [json.dumps(event, allow_nan=False) + "\n" for event in self._events]
-                    self._events.clear()
+                    lines = list(self._lines)
+                    self._lines.clear()
                 for line in lines:
                     yield line
                 if over and not lines:
@@ -135,27 +157,37 @@ class Job:
         finally:
             self.stop()
 
-    def run(self) -> None:
-        """Do the work, and say how it ended. Runs in a thread of the :class:`Desk`."""
+    def run(self, handle: Handler) -> None:
+        """Do the work, and say how it ended."""
         self.begun = time.monotonic()
         try:
             if self.stopped.is_set():
                 return
             with collected() as notes:
-                self.work(self)
+                handle(self.task, self)
             self.say("done", notes=notes)
         except Stopped:
-            late = f"Stopped: it took longer than {self.seconds:g} seconds, which is the limit here."
-            self.say("failed", message="Cancelled." if self.stopped.is_set() else late)
+            self.fail(CANCELLED if self.stopped.is_set() else self.too_late)
         except (IntegrandError, Refused) as error:
-            self.say("failed", message=str(error))
-        except MemoryError:
-            self.say("failed", message="This does not fit into the server's memory. Try a smaller input.")
-        except BaseException:  # a model that exits must not take the thread with it
-            LOG.exception("a job failed")
-            self.say("failed", message=UNEXPECTED)
+            self.fail(str(error))
+        except BaseException as error:  # a model that exits must not take the thread with it
+            if out_of_memory(error):
+                self.fail(NO_MEMORY)
+            else:
+                LOG.exception("a job failed")
+                self.fail(UNEXPECTED)
         finally:
             self.end()
+
+    @property
+    def too_late(self) -> str:
+        """The message to the user of a job that took too long."""
+        return f"Stopped: it took longer than {self.seconds:g} seconds, which is the limit here."
+
+    def fail(self, message: str) -> None:
+        """Say why nothing comes of the job."""
+        self.failed = message
+        self.say("failed", message=message)
 
     def end(self) -> None:
         """Let readers know that nothing more will be said."""
@@ -164,18 +196,35 @@ class Job:
             self._wake()
 
 
-class Desk:
-    """Threads that take jobs from one bounded queue; one of them takes quick jobs only, so that these never wait for long."""
+Handler = Callable[[Any, Job], None]
+"""Does a task, and says and keeps what comes of it through its job."""
 
-    def __init__(self, *, workers: int = 2, queue: int = 32) -> None:
+
+class Workplace(Protocol):
+    """A place where one job runs at a time."""
+
+    def run(self, job: Job) -> None:
+        """Run a job to its end, within its time and no longer than somebody waits."""
+        ...
+
+
+class Desk:
+    """A bounded queue before a few workplaces; one of them takes quick jobs only, so that these never wait for long."""
+
+    def __init__(self, places: Sequence[Workplace], *, queue: int = 32) -> None:
         self._waiting: deque[Job] = deque()
-        self._most, self._workers = queue, workers
+        self._most, self._workers = queue, len(places)
         self._news = threading.Condition()
         self._closed = False
         self._running: set[Job] = set()
-        for k in range(workers):
-            quick = workers > 1 and k == 0
-            threading.Thread(target=self._serve, args=(quick,), daemon=True, name=f"integrand-worker-{k}").start()
+        self._threads = [
+            threading.Thread(
+                target=self._serve, args=(place, len(places) > 1 and k == 0), daemon=True, name=f"integrand-desk-{k}"
+            )
+            for k, place in enumerate(places)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def take(self, job: Job) -> None:
         """Put a job into the queue.
@@ -204,8 +253,16 @@ class Desk:
             self._closed = True
             for job in (*self._waiting, *self._running):
                 job.stop()
+                job.end()  # so that readers go now, and not when a pass of a model is over
             self._drop_stopped()
             self._news.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the threads of a closed desk have ended, for some seconds at most; returns whether they have."""
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _tell_places(self) -> None:
         """Tell everybody who has to wait how many are before them, those that run included."""
@@ -228,7 +285,7 @@ class Desk:
                 return job
         return None
 
-    def _serve(self, quick: bool) -> None:
+    def _serve(self, place: Workplace, quick: bool) -> None:
         while True:
             with self._news:
                 while not self._closed and (job := self._next(quick)) is None:
@@ -239,7 +296,11 @@ class Desk:
                 self._running.add(job)
                 self._tell_places()
             try:
-                job.run()
+                place.run(job)
+            except Exception:
+                LOG.exception("a job could not be run")
+                job.fail(UNEXPECTED)
             finally:
+                job.end()
                 with self._news:
                     self._running.discard(job)

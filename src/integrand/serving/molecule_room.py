@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..apps.molecules.molgraph import LONGEST
@@ -32,6 +35,10 @@ EXAMPLES = (
 )
 
 
+def _png(attribution: MoleculeAttribution) -> bytes:
+    return pictures.png(attribution.drawing())
+
+
 class MoleculeRoom(Room):
     """A molecule, and networks that say what it does."""
 
@@ -51,8 +58,10 @@ class MoleculeRoom(Room):
         self.examples = tuple({"title": title, "smiles": smiles} for title, smiles in EXAMPLES)
 
     def warm(self) -> None:
-        """Load the networks."""
+        """Load the networks, and RDKit."""
         self.models.load()
+        with suppress(ImportError):
+            import_module("rdkit.Chem.Draw")
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network makes of the molecule, and explain it."""
@@ -67,7 +76,7 @@ class MoleculeRoom(Room):
                 found.sentence,
                 found.page(),
                 found.certificate,
-                lambda: pictures.png(found.drawing()),
+                partial(_png, found),
                 found.to_dict,
                 code_of(*self._setup(asked), line, "print(result)"),
                 "molecule",

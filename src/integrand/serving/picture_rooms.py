@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,6 +61,12 @@ class PictureRoom(Room):
         if key not in self.shown:
             return super().example_photo(key)
         return self.shown[key](), f"{key}.jpg"
+
+    def _warm(self) -> None:
+        for photo in self.shown.values():
+            photo()
+        with suppress(ImportError):
+            import_module("skimage.segmentation.slic_superpixels")  # takes longer to import than a small photo to explain
 
     @staticmethod
     def _read(asked: Asked) -> Photo:
@@ -123,10 +131,9 @@ class PhotoRoom(PictureRoom):
         self.examples = tuple({"title": name, "photo": name} for name in shown)
 
     def warm(self) -> None:
-        """Load the networks and the examples."""
+        """Load the networks, the examples and what pages are drawn with."""
         self.networks.load()
-        for one in self.shown.values():
-            one()
+        self._warm()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Say what the network takes the photo for, and explain it."""
@@ -190,10 +197,9 @@ class EyeRoom(PictureRoom):
         self.examples = tuple({"title": name, "photo": name} for name in shown)
 
     def warm(self) -> None:
-        """Load the grader and the examples."""
+        """Load the grader, the examples and what pages are drawn with."""
         self.graders.load()
-        for one in self.shown.values():
-            one()
+        self._warm()
 
     def explain(self, asked: Asked, job: RoomJob) -> None:
         """Grade the eye, and explain the grade."""

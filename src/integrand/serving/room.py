@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from ..certificate import Certificate, ExampleCertificate
@@ -132,8 +133,8 @@ class RoomResult:
         page: a self-contained page.
         certificate: how far it can be trusted.
         sentence: what was found, in one line.
-        picture: draws it, as the bytes of a PNG.
-        numbers: what JSON can hold.
+        picture: draws it, as the bytes of a PNG; if it can be pickled, as bound methods and partials can, when it is asked for.
+        numbers: what JSON can hold; likewise.
         code: the lines of Python that give the same.
         stem: the name of files, without their endings.
         held: bytes that the result holds in memory beside the page: arrays, to be drawn and written on demand.
@@ -150,11 +151,6 @@ class RoomResult:
     held: int = 0
 
     @property
-    def size(self) -> int:
-        """About how many bytes the result holds in memory."""
-        return 2 * len(self.page) + len(self.code) + self.held
-
-    @property
     def trust(self) -> dict[str, str] | None:
         """What the certificate says, in a sentence for anybody."""
         if self.certificate is None:
@@ -163,15 +159,15 @@ class RoomResult:
 
 
 def png_of(figure: Callable[[], Any]) -> Callable[[], bytes]:
-    """What draws a figure of matplotlib as the bytes of a PNG."""
+    """A function that draws a figure of matplotlib as the bytes of a PNG."""
+    return partial(_png, figure)
 
-    def draw() -> bytes:
-        from ..render.figures import png_bytes
 
-        with DRAWING:
-            return png_bytes(figure(), dpi=150)
+def _png(figure: Callable[[], Any]) -> bytes:
+    from ..render.figures import png_bytes
 
-    return draw
+    with DRAWING:
+        return png_bytes(figure(), dpi=150)
 
 
 def json_of(numbers: Any) -> str:
@@ -199,7 +195,7 @@ def diagnosed(found: Diagnosis, code: str, stem: str, **view: Any) -> RoomResult
 def _side_by_side(
     what: str, found: Comparison | Diagnosis, code: str, stem: str, held: int, view: dict[str, Any]
 ) -> RoomResult:
-    picture = png_of(lambda: found.figure(**view))
+    picture = png_of(partial(found.figure, **view))
     page = found.report(**view)
     return RoomResult(f"{what} compared", found.sentence, page, None, picture, found.to_dict, code, f"{stem}-{what}", held)
 
@@ -304,10 +300,17 @@ class Store(Generic[T]):
         self._total = 0
         self._lock = threading.Lock()
 
-    def add(self, item: T) -> str:
-        """Keep a thing; gives its key. What was not asked for the longest goes where there is no room."""
-        key, size = secrets.token_urlsafe(16), self._size(item) + self.EACH
+    def add(self, item: T, key: str = "") -> str:
+        """Store an item and return its key, evicting the least recently used ones when full.
+
+        Args:
+            item: what to store.
+            key: its key, of which an earlier item is replaced; a new one if not given.
+        """
+        key, size = key or secrets.token_urlsafe(16), self._size(item) + self.EACH
         with self._lock:
+            if key in self._items:
+                self._total -= self._items.pop(key)[1]
             self._items[key] = (time.monotonic(), size, item)
             self._total += size
             self._forget()
@@ -360,11 +363,9 @@ class RoomJob:
 
     Attributes:
         job: the job that it works for.
-        results: where results are kept.
     """
 
     job: Job
-    results: Store[RoomResult]
 
     @property
     def tell(self) -> Callable[..., None]:
@@ -390,7 +391,7 @@ class RoomJob:
             outcome: what was found.
             final: whether nothing more exact follows.
         """
-        key = self.results.add(outcome)
+        key = self.job.keep(outcome)
         said = {"title": outcome.title, "sentence": outcome.sentence, "trust": outcome.trust, "stem": outcome.stem}
         self.job.say("result", id=key, final=final, **said)
         self.job.check()

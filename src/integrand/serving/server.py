@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import re
@@ -10,6 +11,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -35,6 +37,12 @@ KINDS: tuple[Kind, ...] = ("image", "text", "molecule")
 PORT = 7860
 """The port that is tried first."""
 
+ENDING = 20.0
+"""Seconds for which what still runs in this process is waited for when the server ends."""
+
+UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What the system says of an address that a name has but this machine does not, such as ::1 without IPv6."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 LOG = logging.getLogger("integrand.serve")
@@ -53,8 +61,15 @@ class RunningServer:
 
         self.app, self.url = app, url
         self._sockets = list(sockets)
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                app.close()  # answers that are on their way end, rather than being torn off
+                await super().shutdown(sockets)
+
         config = uvicorn.Config(
             app.asgi,
+            http="h11",  # httptools, which "auto" prefers, reads headers without a limit and takes two Host headers
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -65,12 +80,15 @@ class RunningServer:
             proxy_headers=False,
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = Server(config)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        self._server.run(sockets=self._sockets)
+        try:
+            self._server.run(sockets=self._sockets)
+        finally:
+            self.app.desk.wait(ENDING)  # Python must not end while a thread is inside torch
 
     def start(self) -> RunningServer:
         """Serve in a thread of its own; comes back when requests are answered."""
@@ -85,7 +103,7 @@ class RunningServer:
     def close(self) -> None:
         """Stop serving, and end what still runs."""
         self._server.should_exit = True
-        self.app.desk.close()
+        self.app.close()
         if self._thread is not None:
             self._thread.join(timeout=10)
         for one in self._sockets:
@@ -127,6 +145,7 @@ def serve(
     megabytes: float = 32.0,
     queue: int = 32,
     workers: int = 2,
+    isolate: bool = True,
     device: str | None = None,
     open: bool = True,
     wait: bool | None = None,
@@ -151,6 +170,8 @@ def serve(
         megabytes: how large a photo may be.
         queue: how many requests may wait; more are told to come again.
         workers: how many requests run at a time, one of them only quick ones.
+        isolate: whether requests are computed in processes that are forked from this one, with the model as it is now, and that
+            can crash or be killed alone. Where that cannot be, as on a GPU, or with False, they are computed in this process.
         device: where to compute; a GPU where torch finds one.
         open: whether to open a browser.
         wait: whether to serve until Ctrl-C; else the server runs in a thread and the call comes back. None waits, except in a
@@ -161,7 +182,7 @@ def serve(
     """
     built = _own(model, kind, preprocess, classes, tokenizer) if model is not None else known_rooms(rooms, device=device)
     where: dict[str, Any] = {"host": host, "port": port, "prefix": prefix, "password": password, "allow_hosts": allow_hosts}
-    here = serve_rooms(built, **where, seconds=seconds, megabytes=megabytes, queue=queue, workers=workers)
+    here = serve_rooms(built, **where, seconds=seconds, megabytes=megabytes, queue=queue, workers=workers, isolate=isolate)
     if open:
         webbrowser.open(here.url)
     if wait is False or (wait is None and in_notebook()):
@@ -182,26 +203,33 @@ def serve_rooms(
     megabytes: float = 32.0,
     queue: int = 32,
     workers: int = 2,
+    isolate: bool = True,
 ) -> RunningServer:
     """The app over rooms of any kind, at its address but not yet running; options as in :func:`serve`."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise MissingExtraError("starlette and uvicorn", "serve", "the web app")
     from .web import App, Limits, host_name
 
-    if prefix and not re.fullmatch(r"(/[\w.~-]+)+", prefix, re.ASCII):
+    if prefix and (not re.fullmatch(r"(/[\w.~-]+)+", prefix, re.ASCII) or {".", ".."} & set(prefix.split("/"))):
         raise OptionError(
             f"got prefix {prefix!r}; expected a path with a slash at its start and none at its end, such as /why."
         )
+    if wild := [name for name in allow_hosts if not re.fullmatch(r"\[[\da-fA-F:.]+\](:\d+)?|[\w.-]+(:\d+)?", name)]:
+        raise OptionError(f"got {shown(wild[0])!r} among the names of the server; expected one such as models.example.org.")
     for name, value in (("seconds", seconds), ("megabytes", megabytes), ("queue", queue), ("workers", workers)):
         if not value > 0:
             raise OptionError(f"got {name}={value!r}; expected a number above 0.")
-    sockets, at = _bound(host, port)
     local = _is_loopback(host)
     own = () if host in ("0.0.0.0", "::") else (f"[{host}]" if ":" in host else host,)
     names = frozenset(map(host_name, (*LOOPBACK, *own, *allow_hosts))) if local or allow_hosts else None
     limits = Limits(float(seconds), int(megabytes * 2**20), int(queue), int(workers))
     frames = "'self' http://localhost:* http://127.0.0.1:*" if local and in_notebook() else "'self'"
-    app = App({room.name: room for room in rooms}, limits, password, names, prefix, frames)
+    app = App({room.name: room for room in rooms}, limits, password, names, prefix, frames, isolate)
+    try:
+        sockets, at = _bound(host, port)
+    except BaseException:
+        app.close()
+        raise
     address = f"[{host}]" if ":" in host else "localhost" if host in ("0.0.0.0", "127.0.0.1") else host
     return RunningServer(app, sockets, f"http://{address}:{at}{prefix}/")
 
@@ -452,21 +480,39 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bound(host: str, port: int | None) -> tuple[list[socket.socket], int]:
-    """Sockets at an address, and the port they have: the one that was asked for, or the first free one from 7860 on."""
+    """Sockets at all addresses of a host, and their port: the given one, or the first free one from 7860 on."""
     tries = [port] if port is not None else [*range(PORT, PORT + 20), 0]
     last: OSError | None = None
-    for one in tries:
+    for number in tries:
         try:
-            family, kind, proto, _, address = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM)[0]
+            addresses = dict.fromkeys(socket.getaddrinfo(host, number, type=socket.SOCK_STREAM))
         except OSError as error:
             raise OptionError(f"there is no address {shown(host)!r} here ({error}); choose another host= (--host).") from None
-        found = socket.socket(family, kind, proto)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(128)
-            return [found], int(found.getsockname()[1])
-        except OSError as error:
-            found.close()
-            last = error
+        with ExitStack() as opened:
+            sockets: list[socket.socket] = []
+            for family, kind, proto, _, address in addresses:
+                at = sockets[0].getsockname()[1] if sockets else number
+                try:
+                    sockets.append(opened.enter_context(_listening(family, kind, proto, (address[0], at, *address[2:]))))
+                except OSError as error:
+                    last = error
+                    if error.errno not in UNKNOWN_ADDRESS:
+                        break
+            else:
+                if sockets:
+                    opened.pop_all()
+                    return sockets, int(sockets[0].getsockname()[1])
     raise OptionError(f"cannot listen at {host}:{port or PORT} ({last}); choose another port= or host= (--port, --host).")
+
+
+def _listening(family: int, kind: int, proto: int, address: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, kind, proto)
+    try:
+        # On Windows SO_REUSEADDR would let another program take the port, and the passwords that are sent to it.
+        listener.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
+        listener.bind(address)
+        listener.listen(128)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -11,8 +11,8 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -33,7 +33,9 @@ from ..render.html import STYLE, with_script
 from ..version import version_of
 from ..words import shown
 from .jobs import LOG, UNEXPECTED, Busy, Desk, Forgotten, Job, Refused
-from .room import Room, RoomJob, RoomResult, Store, json_of
+from .room import Asked, Room, RoomJob, RoomResult, Store
+from .room_files import NUMBERS, PAGE, PICTURE, RoomFiles, made
+from .worker_processes import workplaces
 
 SETTINGS = 64 << 10
 """The most bytes of what is filled into a form."""
@@ -47,8 +49,11 @@ UPLOAD_SECONDS, RESULT_SECONDS = 15 * 60.0, 60 * 60.0
 SWEEP = 30.0
 """Seconds between two looks for that."""
 
-SENDING, AT_ONCE = 60.0, 4
-"""Seconds that a request may take to arrive, and how many uploads are read at a time."""
+SENDING, AT_ONCE = 60, 4
+"""Seconds that a request may take to arrive, and the uploads of full size whose bytes may be in memory while they arrive."""
+
+WRONG_SECONDS, WRONG_AT_ONCE = 1.0, 32
+"""Seconds for which the answer to a wrong password is held back, and the answers that are at a time; others go at once."""
 
 APP_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -83,6 +88,7 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".html": "text/html; charset=utf-8",
     ".json": "application/json",
+    ".png": "image/png",
 }
 
 
@@ -103,6 +109,34 @@ class Limits:
     workers: int = 2
 
 
+@dataclass(frozen=True)
+class RoomAction:
+    """An action of a room, with what a user filled in.
+
+    Attributes:
+        room: its name.
+        name: of the action.
+        asked: what was filled in.
+    """
+
+    room: str
+    name: str
+    asked: Asked
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """A file of a result to be made.
+
+    Attributes:
+        source: what it is made from.
+        name: of the file.
+    """
+
+    source: RoomResult | bytes
+    name: str
+
+
 @dataclass(eq=False)
 class App:
     """The app over some rooms.
@@ -114,6 +148,7 @@ class App:
         hosts: the names under which the server may be addressed; None for any.
         prefix: the path under which a reverse proxy shows the app, such as ``/why``.
         frames: who may show the app in a frame, as a content security policy says it.
+        isolate: whether to compute in processes of their own, where these can be forked.
     """
 
     rooms: Mapping[str, Room]
@@ -122,14 +157,16 @@ class App:
     hosts: frozenset[str] | None = None
     prefix: str = ""
     frames: str = "'self'"
+    isolate: bool = True
 
     def __post_init__(self) -> None:
-        self.reading = asyncio.Semaphore(AT_ONCE)
-        self.desk = Desk(workers=self.limits.workers, queue=self.limits.queue)
+        self.arriving = 0
         self.uploads: Store[tuple[bytes, str]] = Store(
             size=lambda one: len(one[0]), most_bytes=KEPT_UPLOADS, seconds=UPLOAD_SECONDS
         )
-        self.results: Store[RoomResult] = Store(size=lambda one: one.size, most_bytes=KEPT_RESULTS, seconds=RESULT_SECONDS)
+        self.results: Store[RoomFiles] = Store(size=lambda one: one.size, most_bytes=KEPT_RESULTS, seconds=RESULT_SECONDS)
+        places, self.forks = workplaces(self.handle, self.results, self.limits.workers, isolate=self.isolate)
+        self.desk = Desk(places, queue=self.limits.queue)
         routes: list[BaseRoute] = [
             Route("/", self.index),
             Route("/static/{name}", self.static),
@@ -163,7 +200,20 @@ class App:
         sweeping = asyncio.create_task(sweep())
         yield
         sweeping.cancel()
+        self.close()
+
+    def handle(self, task: RoomAction | ResultFile, job: Job) -> None:
+        """Do what a user asked for. Runs in a worker process where there are any."""
+        if isinstance(task, RoomAction):
+            getattr(self.rooms[task.room], task.name)(task.asked, RoomJob(job))
+        else:
+            job.deliver(made(task.source, task.name))
+
+    def close(self) -> None:
+        """End what runs, and forget what is stored."""
         self.desk.close()
+        if self.forks is not None:
+            self.forks.close()
         self.uploads.clear()
         self.results.clear()
 
@@ -206,8 +256,9 @@ class App:
         if request.headers.get("content-type", "") != "application/octet-stream":
             return _refused("Expected the bytes of a photo as application/octet-stream.", 415)
         try:
-            async with asyncio.timeout(SENDING), self.reading:
-                data = await _body(request, self.limits.upload)
+            data = await self._body(request, self.limits.upload)
+        except Busy:
+            return _busy()
         except TimeoutError:
             return _refused("The photo took too long to arrive. Try again, or make it smaller first.", 408)
         if data is None:
@@ -218,6 +269,34 @@ class App:
         name = unquote(request.headers.get("x-file-name", "photo"))[:200]
         name = shown(name.replace("\\", "/").rpartition("/")[2]) or "photo"
         return _json({"upload": self.uploads.add((data, name)), "name": name})
+
+    async def _body(self, request: Request, most: int) -> bytes | None:
+        """The body of a request, read no further than a limit; None for more.
+
+        What counts is the bytes that have arrived, so that senders who dawdle take no place from others.
+
+        Raises:
+            Busy: bodies that are arriving hold as much memory as they may.
+            TimeoutError: the body took too long.
+        """
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > most:
+            return None
+        body = bytearray()
+        try:
+            async with asyncio.timeout(SENDING):
+                async for part in request.stream():
+                    if len(body) + len(part) > most:
+                        return None
+                    if self.arriving + len(part) > AT_ONCE * self.limits.upload:
+                        raise Busy
+                    self.arriving += len(part)
+                    body += part
+        except ClientDisconnect:
+            return None
+        finally:
+            self.arriving -= len(body)
+        return bytes(body)
 
     async def forget(self, request: Request) -> Response:
         """Forget an uploaded photo."""
@@ -232,28 +311,29 @@ class App:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _refused("Expected the settings as application/json.", 415)
         try:
-            async with asyncio.timeout(SENDING):
-                data = await _body(request, SETTINGS)
+            data = await self._body(request, SETTINGS)
+        except Busy:
+            return _busy()
         except TimeoutError:
             return _refused("The request took too long to arrive. Try again.", 408)
         if data is None:
             return _refused("That is too much text.", 413)
         try:
-            asked = room.checked(json.loads(data), self.uploads)
+            settings = json.loads(data)
+            json.dumps(settings, ensure_ascii=False).encode()  # JSON can spell half a surrogate, which is no text
+            asked = room.checked(settings, self.uploads)
+        except UnicodeError:
+            return _refused("The text has half of a character in it, or bytes that are no UTF-8. Copy it again.", 400)
         except (ValueError, RecursionError):
             return _refused("Expected the settings as a JSON object.", 400)
         except Refused as error:
             return _refused(str(error), 410 if isinstance(error, Forgotten) else 422)
-        does: Callable[..., None] = getattr(room, action)
-
-        def work(job: Job) -> None:
-            does(asked, RoomJob(job, self.results))
-
-        job = Job(work, quick=room.quick and action == "explain", seconds=self.limits.seconds)
+        quick = room.quick and action == "explain"
+        job = Job(RoomAction(room.name, action, asked), quick=quick, seconds=self.limits.seconds)
         try:
             self.desk.take(job)
         except Busy:
-            return _refused("Many people are asking at this moment. Try again in a little while.", 429, {"Retry-After": "5"})
+            return _busy()
         return StreamingResponse(
             job.events(), media_type="application/x-ndjson", headers={**_headers(), "X-Accel-Buffering": "no"}
         )
@@ -267,26 +347,50 @@ class App:
 
     async def result(self, request: Request) -> Response:
         """A result: its page, its picture, its numbers, or the code that gives the same."""
-        found, kind = self.results.get(request.path_params["key"]), request.path_params["kind"]
-        if found is None or kind not in ("page", "page.html", "picture.png", "numbers.json", "code.py"):
+        key, kind = request.path_params["key"], request.path_params["kind"]
+        stored = self.results.get(key)
+        if stored is None or kind not in ("page", "code.py", PAGE, PICTURE, NUMBERS):
             return Response(
                 "This result is not here any more. Go back and ask again.", 404, headers=_headers(), media_type="text/plain"
             )
         if kind == "page":  # in the frame
-            framed = await run_in_threadpool(with_script, found.page, _file("static", "frame.js"))
+            framed = await run_in_threadpool(with_script, stored.files[PAGE].decode(), _file("static", "frame.js"))
             return Response(framed, headers=self._framed(FRAME_POLICY), media_type=TYPES[".html"])
-        make: dict[str, tuple[str, Callable[[], str | bytes]]] = {
-            "page.html": (TYPES[".html"], lambda: found.page),
-            "picture.png": ("image/png", found.picture),
-            "numbers.json": ("application/json", lambda: json_of(found.numbers())),
-            "code.py": ("text/plain; charset=utf-8", lambda: found.code),
-        }
-        media, produce = make[kind]
+        if kind == "code.py":
+            headers = {**_headers(FRAME_POLICY), "Content-Disposition": "inline"}
+            return Response(stored.code, headers=headers, media_type="text/plain; charset=utf-8")
+        try:
+            data = await self._file_of(stored, kind, key)
+        except Busy:
+            return _busy()
+        except Refused as error:
+            return _refused(str(error), 503)
         ending = kind.rpartition(".")[2]
-        name = quote(f"{found.stem}.{ending}")
-        kept = "inline" if kind == "code.py" else f"attachment; filename*=UTF-8''{name}"
-        headers = {**_headers(FRAME_POLICY), "Content-Disposition": kept}
-        return Response(await run_in_threadpool(produce), headers=headers, media_type=media)
+        name = quote(f"{stored.stem}.{ending}")
+        headers = {**_headers(FRAME_POLICY), "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        return Response(data, headers=headers, media_type=TYPES[f".{ending}"])
+
+    async def _file_of(self, stored: RoomFiles, name: str, key: str) -> bytes:
+        """A file of a result: made once, as a job like any other.
+
+        Raises:
+            Busy: the queue is full.
+            Refused: it could not be made.
+        """
+        async with stored.turn:
+            if name not in stored.files:
+                assert stored.source is not None
+                job = Job(ResultFile(stored.source, name), seconds=self.limits.seconds)
+                self.desk.take(job)
+                async for _ in job.events():
+                    pass
+                if job.file is None:
+                    raise Refused(job.failed or UNEXPECTED)
+                stored.files[name] = job.file
+                if {PICTURE, NUMBERS} <= stored.files.keys():
+                    stored.source = None
+                self.results.add(stored, key)
+            return stored.files[name]
 
     def _framed(self, policy: str) -> dict[str, str]:
         """The headers of a page that may be shown in a frame, by whom it may be; that holds for all frames around it."""
@@ -307,13 +411,10 @@ class App:
 class Guard:
     """Lets requests through that come from the app itself, to a name the server has, by somebody who knows the password."""
 
-    WAIT = 1.0
-    """Seconds that an answer to a wrong password takes."""
-
     def __init__(self, app: ASGIApp, *, password: str | None, hosts: frozenset[str] | None, prefix: str = "") -> None:
         self.app = app
         self.prefix = prefix
-        self.turn = asyncio.Lock()
+        self.waiting = 0
         self.hosts = hosts
         self.digest = None if password is None else hashlib.sha256(password.encode()).digest()
 
@@ -327,9 +428,12 @@ class Guard:
         # The drawing board's frame has no origin, and so no password; its files are the same for everybody.
         open_to_all = request.method == "GET" and scope["path"].removeprefix(self.prefix).startswith("/sketcher/")
         if refused is None and self.digest is not None and not open_to_all and not self._knows(request):
-            if "authorization" in request.headers:
-                async with self.turn:  # one try a second, however many try
-                    await asyncio.sleep(self.WAIT)
+            if "authorization" in request.headers and self.waiting < WRONG_AT_ONCE:
+                self.waiting += 1
+                try:
+                    await _closed(receive, WRONG_SECONDS)
+                finally:
+                    self.waiting -= 1
             refused = _refused("A password is needed here.", 401, {"WWW-Authenticate": CHALLENGE})
         if refused is not None:
             await refused(scope, receive, send)
@@ -338,7 +442,9 @@ class Guard:
 
     def _refused(self, request: Request) -> Response | None:
         """The refusal of requests that other sites send through a visitor's browser; None for all others."""
-        host = request.headers.get("host", "")
+        host, *further_hosts = request.headers.getlist("host") or [""]
+        if further_hosts:
+            return _refused("Expected one Host header, and got several.", 400)
         if self.hosts is not None and host_name(host) not in self.hosts:  # a foreign name that was pointed at this machine
             known = ", ".join(sorted(self.hosts))
             return _refused(f"This server is called {known}; start it with --allow-host to let it be called otherwise.", 421)
@@ -362,26 +468,21 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """A host without its port, in small letters."""
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()
+    """A host without its port, in small letters.
+
+    >>> host_name("Example.org:8443"), host_name("[::1]:80"), host_name("[::1]"), host_name("[::1].evil")
+    ('example.org', '[::1]', '[::1]', '[::1].evil')
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and (port.isdecimal() or not port) else host.lower()
 
 
-async def _body(request: Request, most: int) -> bytes | None:
-    """What was sent, read no further than a limit; None for more."""
-    told = request.headers.get("content-length", "0")
-    if not told.isdecimal() or int(told) > most:
-        return None
-    found = bytearray()
-    try:
-        async for part in request.stream():
-            found += part
-            if len(found) > most:
-                return None
-    except ClientDisconnect:
-        return None
-    return bytes(found)
+async def _closed(receive: Receive, seconds: float) -> None:
+    """Wait until a connection is closed, for some seconds at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
 
 def _headers(policy: str = "default-src 'none'; frame-ancestors 'none'") -> dict[str, str]:
@@ -394,6 +495,10 @@ def _json(content: Any) -> Response:
 
 def _refused(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"message": message}, status, headers={**_headers(), **(headers or {})})
+
+
+def _busy() -> Response:
+    return _refused("Many people are asking at this moment. Try again in a little while.", 429, {"Retry-After": "5"})
 
 
 @cache
