@@ -166,7 +166,7 @@ def test_cells_say_what_they_show(browser, matrix):
         assert line.inner_text().startswith("'morning' adds +0.300 ± 0.004 to 'Guten'")
         rows = list(csv.reader(io.StringIO(saved(shown, "[data-export=csv]")[1].decode("utf-8-sig"))))
         assert saved(shown, "[data-export=png]")[1].startswith(b"\x89PNG")
-    assert rows[0] == ["", "good", "morning", "Guten", "text", "so far", "no words", "score"]
+    assert rows[0] == ["", "good", "morning", "Guten", "text", "so far", "baseline", "score"]
     assert [float(cell) for cell in rows[2][1:]] == pytest.approx([-0.1, 0.5, 0.55, 0.4, 0.55, 0.0, 0.95])
 
 

@@ -16,14 +16,14 @@ from ...lazy import loaded_on_use
 
 if TYPE_CHECKING:
     from .result import Explained, Explanations, Generated
+    from .text_baselines import BaselineName
     from .text_pair import compare
-    from .text_run import BaselineName
     from .text_tasks import explain, generated, inquiry, similarity
 else:
     __getattr__, __dir__ = loaded_on_use(
         __name__,
         {
-            "BaselineName": "text_run",
+            "BaselineName": "text_baselines",
             "Explained": "result",
             "Explanations": "result",
             "Generated": "result",

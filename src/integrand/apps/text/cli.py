@@ -88,6 +88,7 @@ class Baseline(enum.StrEnum):
     zero = "zero"
     pad = "pad"
     mask = "mask"
+    eos = "eos"
     mean = "mean"
 
 
@@ -155,6 +156,12 @@ def text(
     against: Annotated[
         str | None, typer.Option(help="Explain the difference to this class (or token).", rich_help_panel=WHAT)
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with this text, word by word: only what differs is explained.", metavar="TEXT", rich_help_panel=WHAT
+        ),
+    ] = None,
     part: Annotated[PartName, typer.Option(help="Of an answer.", rich_help_panel=WHAT)] = PartName.span,
     continuation: Annotated[
         str | None, typer.Option(help="What follows the prompt. Default: what the model writes.", rich_help_panel=WHAT)
@@ -207,7 +214,7 @@ def text(
     _check_source(words, file, column, model, asked)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value
-    how: dict[str, Any] = {"baseline": baseline.value, "tol": tol, "max_evaluations": max_evaluations}
+    how: dict[str, Any] = {"baseline": baseline.value if like is None else like, "tol": tol, "max_evaluations": max_evaluations}
     how |= {} if score is None else {"score": score.value}
     picked = {"context": context, "target": target, "against": against, "part": part.value, "pooling": pooling.value}
     written: dict[str, Any] = {"continuation": continuation, "max_new_tokens": max_new_tokens, "span": span}

@@ -22,7 +22,8 @@ from ...memory import out_of_memory
 from .encoding import SEPARATOR, Encoded, Pieces, check_length, check_texts, decoded, encode, marker_ids, trimmed
 from .model_inputs import OWN, ModelInputs, model_inputs, naming_inputs
 from .result import Generated
-from .text_run import Fill, Known, Looked, TextRun, Values, baseline_words, fixed_of, integrate, look, picked, slots_of
+from .text_baselines import Fill, Looked, baseline_words
+from .text_run import Known, TextRun, Values, fixed_of, integrate, look, picked, slots_of
 
 BLOCK = 16
 """The number of outputs that are explained in one batch, on the text up to the last of them."""
@@ -39,7 +40,7 @@ def attribute(
     *,
     score: Score,
     against: str | int | None,
-    baseline: Fill | Sequence[Fill],
+    baseline: Fill | list[Fill],
     tol: float,
     options: dict[str, Any],
 ) -> Generated:
@@ -356,7 +357,7 @@ def _block(
     names: Sequence[str],
     score: Score,
     other: int | None,
-    baseline: Fill | Sequence[Fill],
+    baseline: Fill | list[Fill],
     tol: float,
     options: dict[str, Any],
 ) -> tuple[Values, Values, Certificate, list[float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,22 +18,16 @@ from torch import Tensor, nn
 from ...api import integrated_gradients
 from ...certificate import Certificate
 from ...engine import warn_if_missed
-from ...errors import ConvergenceWarning, InputError, ModelError, OptionError, quiet
+from ...errors import ConvergenceWarning, ModelError, quiet
 from ...functions.layer import of_this_thread
 from ...functions.target import Score
 from .encoding import Encoded, parameters_of
 from .quantised import mixes_rows
 from .result import Explained, explained
+from .text_baselines import Fill, Looked, Slot, baseline_of, baseline_words
 
 Values = NDArray[np.float64]
 Pick = Callable[[Any, dict[str, Tensor]], Any]
-
-BaselineName = Literal["zero", "pad", "mask", "mean"]
-Fill = str | int | Tensor
-BASELINES = ("zero", "pad", "mask", "mean")
-
-VOCABULARY_BLOCK = 4096
-"""The number of vocabulary rows embedded at a time when their mean is computed."""
 
 Known = tuple[Tensor, Tensor, int]
 """Token ids given to the model, the mask of those kept in the baseline, (N, T) each, and their first column in the result."""
@@ -57,7 +51,7 @@ class TextQuestion:
     tokenizer: Any
     encoded: Encoded
     slots: Sequence[Slot]
-    baseline: Fill | Sequence[Fill]
+    baseline: Fill | list[Fill]
     tol: float
     options: dict[str, Any]
 
@@ -145,7 +139,7 @@ def integrate(
     *,
     given: dict[str, Tensor],
     rows: dict[str, Tensor],
-    fill: Fill | Sequence[Fill],
+    fill: Fill | list[Fill],
     tokenizer: Any,
     tol: float,
     target: Any = None,
@@ -172,7 +166,7 @@ def integrate(
     Returns:
         (N, columns), their errors likewise (NaN where they are not known), and the certificate.
     """
-    fills: list[Any] = list(fill) if isinstance(fill, list | tuple) else [fill]
+    fills: list[Any] = fill if isinstance(fill, list) else [fill]
     starts = [baseline_of(slots, one, tokenizer) for one in fills]
     asked = question_of(runs, slots, given=given, rows=rows)
     options = {"chunk": 1, **options} if mixes_rows(runs.model) else options
@@ -260,53 +254,6 @@ def picked(logits: Tensor, index: Tensor, score: Score) -> Tensor:
     return logits.gather(-1, index.to(logits.device)[:, None])[:, 0]
 
 
-def baseline_words(baseline: Fill | Sequence[Fill]) -> str:
-    """A description of a baseline in words, for a page."""
-    if isinstance(baseline, str):
-        known = {"zero": "zero embeddings", "pad": "padding tokens", "mask": "mask tokens", "mean": "the mean embedding"}
-        return f"{known.get(baseline, baseline)}, markers kept"
-    if isinstance(baseline, int):
-        return f"token {baseline}, markers kept"
-    if isinstance(baseline, Tensor):
-        return "an embedding of the user's, markers kept"
-    return "; ".join(baseline_words(one) for one in baseline)
-
-
-@dataclass(frozen=True)
-class Looked:
-    """One call of an embedding in a forward pass.
-
-    Attributes:
-        module: the embedding.
-        ids: (N, T) what it was called with.
-        value: (N, T, D) what it gave.
-    """
-
-    module: nn.Module
-    ids: Tensor
-    value: Tensor
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One call of an embedding, with the columns of the result it belongs to and the tokens kept in the baseline.
-
-    Attributes:
-        looked: the call.
-        labels: (T,) the column of each place in the result; -1 for none.
-        kept: (N, T), True where the baseline is the same as the input.
-    """
-
-    looked: Looked
-    labels: Tensor
-    kept: Tensor
-
-    def rows(self, count: int) -> Slot:
-        """The slot cut to the first ``count`` texts."""
-        looked = Looked(self.looked.module, self.looked.ids[:count], self.looked.value[:count])
-        return Slot(looked, self.labels, self.kept[:count])
-
-
 def candidates(model: nn.Module) -> list[nn.Module]:
     """The modules that may look tokens up: the input embeddings of model, encoder and decoder, and modules tied to them."""
     found: dict[int, nn.Module] = {}
@@ -378,22 +325,6 @@ def slots_of(calls: Sequence[Looked], known: Sequence[Known]) -> tuple[Slot, ...
     return tuple(out)
 
 
-def baseline_of(slots: Sequence[Slot], fill: Fill, tokenizer: Any) -> Tensor | tuple[Tensor, ...]:
-    """The embeddings of the baseline: markers and padding unchanged, every other token replaced.
-
-    Args:
-        slots: the calls of the embedding.
-        fill: a name, a token id, or a vector.
-        tokenizer: knows the ids of padding and mask.
-    """
-    out = []
-    for slot in slots:
-        value = slot.looked.value
-        vector = _vector(slot.looked, fill, tokenizer)
-        out.append(torch.where(slot.kept[..., None], value, vector))
-    return out[0] if len(out) == 1 else tuple(out)
-
-
 def device_of(model: nn.Module) -> torch.device:
     """The device for token ids: that of the embedding, wherever the rest of the model is."""
     module = candidates(model)[0]
@@ -419,54 +350,3 @@ def _matched(call: Looked, ids: Tensor, kept: Tensor, first: int) -> Slot | None
         labels = torch.nn.functional.pad(places[:-1], (1, 0), value=-1)
         return Slot(call, labels, torch.nn.functional.pad(kept[:, :-1], (1, 0), value=True))
     return None
-
-
-def _vector(call: Looked, fill: Fill, tokenizer: Any) -> Tensor:
-    """The embedding that replaces a token in the baseline, (D,)."""
-    value = call.value
-    if isinstance(fill, Tensor):
-        if fill.shape != value.shape[-1:]:
-            expected = tuple(value.shape[-1:])
-            raise InputError(f"got a baseline of shape {tuple(fill.shape)}; expected {expected}, one embedding for every word.")
-        return fill.detach().to(value)
-    if fill == "zero":
-        return torch.zeros_like(value[0, 0])
-    if fill == "mean":
-        return _mean(call).to(value)
-    return _embedded(call, torch.tensor([[_token(fill, tokenizer)]], device=call.ids.device))[0, 0]
-
-
-def _token(fill: str | int, tokenizer: Any) -> int:
-    if isinstance(fill, int) and not isinstance(fill, bool):
-        if not 0 <= fill < len(tokenizer):
-            raise OptionError(f"got baseline={fill}; expected a token id from 0 to {len(tokenizer) - 1}.")
-        return fill
-    if fill not in ("pad", "mask"):
-        names = ", ".join(map(repr, BASELINES))
-        raise OptionError(f"got baseline={fill!r}; expected one of {names}, a token id, an embedding, or a list of these.")
-    token = getattr(tokenizer, f"{fill}_token_id", None)
-    if token is None:
-        raise OptionError(
-            f"got baseline={fill!r} and a tokenizer without a {fill} token; expected one that has it. Use baseline='zero' or "
-            f"'mean', a token id, or set tokenizer.{fill}_token."
-        )
-    return int(token)
-
-
-def _embedded(call: Looked, ids: Tensor) -> Tensor:
-    with torch.no_grad():
-        value: Tensor = call.module(ids)
-    return value
-
-
-def _mean(call: Looked) -> Tensor:
-    """The mean embedding of the vocabulary, computed through the module because some modules scale what they look up."""
-    weight: Any = getattr(call.module, "weight", None)
-    size = getattr(call.module, "num_embeddings", None) or (0 if weight is None else weight.shape[0])
-    if not size:
-        raise OptionError(f"got baseline='mean' and a {type(call.module).__name__} that does not say how many words it has.")
-    total = torch.zeros_like(call.value[0, 0], dtype=torch.float32)
-    for start in range(0, size, VOCABULARY_BLOCK):
-        ids = torch.arange(start, min(start + VOCABULARY_BLOCK, size), device=call.ids.device)[None]
-        total = total + _embedded(call, ids)[0].float().sum(0)
-    return total / size

@@ -14,11 +14,10 @@ from .encoding import check_model, check_options, check_texts, encode, listed, p
 from .generation import attribute, chosen_of, outputs, write
 from .heads import ClassLabels, ClassTarget, Cosine, Part, Pooled, Pooling, answers, asked_class, classes
 from .result import Explained, Explanations, Generated
+from .text_baselines import BASELINES, Fill, baseline_of, resolved
 from .text_run import (
-    Fill,
     TextQuestion,
     TextRun,
-    baseline_of,
     device_of,
     first_look,
     fixed_of,
@@ -94,9 +93,10 @@ def explain(
         part: for questions, whether the answer's start, its end or both are explained.
         score: ``probability`` by default (``logit`` for regressions and differences), or ``log-probability``. Of an
             answer's both ends, probabilities are multiplied and the others added.
-        baseline: what words are replaced with where the path starts: ``zero``, ``pad``, ``mask``, ``mean`` (of the whole
-            vocabulary), a token id, an embedding of shape (D,), or a list of these, over which the result is averaged.
-            Markers and padding are kept.
+        baseline: what words are replaced with where the path starts: another text (``"The capital of Italy is"``), laid beside
+            this one token by token, so that only what differs gets an attribution; ``zero``, ``pad``, ``mask``, ``eos``,
+            ``mean`` (of the whole vocabulary), a token id, an embedding of shape (D,), a function from embeddings (N, T, D)
+            and ids (N, T) to embeddings; or a list of these, over which the result is averaged. Markers and padding are kept.
         tol: the relative error of the tokens' attributions to integrate to, for each text.
         **options: ``steps``, ``rule``, ``max_evaluations``, ``memory``, ``chunk``, ``precision``, ``progress``, as in
             :func:`integrand.integrated_gradients`.
@@ -116,7 +116,8 @@ def explain(
     encoded = encode(model, tokenizer, texts, pairs, device=device_of(model))
     slots, output = first_look(model, encoded)
     found = rows_of(output, len(texts))
-    ask = TextQuestion(model, tokenizer, encoded, slots, baseline, tol, options)
+    start = resolved(baseline, model, tokenizer, encoded.pieces)
+    ask = TextQuestion(model, tokenizer, encoded, slots, start, tol, options)
     if "start_logits" in found and "end_logits" in found:
         if against is not None:
             raise OptionError("got against= for a model that answers questions; expected target= and part= only.")
@@ -155,7 +156,7 @@ def inquiry(model: Any, tokenizer: Any, text: str, *, target: int | str | None =
     asked = asked_class(model, logits, target, None, "logit")
     given = question_of(TextRun(model, asked.pick, fixed_of(model)), slots, given=encoded.given, rows=asked.rows)
     starts: dict[str, Any] = {}
-    for name in ("zero", "pad", "mask", "mean"):
+    for name in BASELINES:
         try:
             starts[name] = baseline_of(slots, name, tokenizer)
         except OptionError:
@@ -274,7 +275,8 @@ def generated(
         raise OptionError(f"got max_new_tokens={max_new_tokens!r}; expected a whole number from 1 on.")
     written = write(model, tokenizer, prompt, continuation, max_new_tokens, device_of(model), dict(generate or {}))
     chosen = chosen_of(span, outputs(tokenizer, written))
-    how: dict[str, Any] = {"score": score, "against": against, "baseline": baseline, "tol": tol, "options": options}
+    start = resolved(baseline, model, tokenizer, written.encoded.pieces)
+    how: dict[str, Any] = {"score": score, "against": against, "baseline": start, "tol": tol, "options": options}
     return attribute(model, tokenizer, written, chosen, **how)
 
 
@@ -315,7 +317,8 @@ def similarity(
     slots, output = first_look(model, encoded)
     vectors = pooled(output, encoded.mask).detach()
     label = f"similarity {float(functional.cosine_similarity(vectors[0], vectors[1], dim=0)):.2f}"
-    both = TextQuestion(model, tokenizer, encoded, slots, baseline, tol, options).explained(
+    start = resolved(baseline, model, tokenizer, encoded.pieces)
+    both = TextQuestion(model, tokenizer, encoded, slots, start, tol, options).explained(
         Cosine(pooled),
         rows={"mask": encoded.mask, "other": vectors.flip(0)},
         labels=[label, label],

@@ -27,7 +27,7 @@ SMALLEST = 0.005
 LEAST = 0.05
 """If the strongest cell is smaller than this, numbers are written in a smaller unit."""
 
-EMPTY, SCORE = "no words", "score"
+EMPTY, SCORE = "baseline", "score"
 """The names of the columns with F(x'), the score where nothing is said, and F(x), the model's score."""
 
 Column = tuple[str, list[tuple[str, float]]]

@@ -86,7 +86,7 @@ def running_table(tokens: Tokens, *, name: str = "") -> str:
 
     grey = "var(--soft)"
     start = f"Without any words the score is {sums[0]:.3g}"
-    rows = [_row("no words: F(x′)", bar(0.0, sums[0], grey), "", (f"{sums[0]:.3g}", sums[0]), start, end=True)]
+    rows = [_row("baseline: F(x′)", bar(0.0, sums[0], grey), "", (f"{sums[0]:.3g}", sums[0]), start, end=True)]
     errors: Sequence[float | None] = tokens.errors or [None] * len(tokens.texts)
     each = zip(tokens.texts, tokens.values, errors, sums[:-1], sums[1:], strict=True)
     for text, value, error, before, after in each:
