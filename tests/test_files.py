@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import integrand as ig
 from integrand import files
 from integrand.errors import FileError
 from integrand.words import cell, shown
@@ -404,3 +405,13 @@ def test_a_disk_that_fails_for_a_folder_is_an_error_and_one_that_cannot_is_none(
     failing(errno.EIO)
     with pytest.raises(FileError, match="Input/output error"):
         files.write_text(tmp_path / "page.html", "page")
+
+
+def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
+    for use in (
+        lambda path: files.write_text(path, "text"),
+        files.ready,
+        lambda path: ig.explain_many(["a"], pytest.fail, path),
+    ):
+        with pytest.raises(FileError, match="no NUL"):
+            use(tmp_path / "a\0b")

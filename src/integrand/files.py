@@ -107,6 +107,24 @@ def made_here(path: Path) -> bool:
         return False
 
 
+@contextmanager
+def unheard(descriptor: int) -> Iterator[None]:
+    """Lead what is written to a descriptor, such as 2 for standard error, nowhere until the block ends."""
+    try:
+        before = os.dup(descriptor)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(before, descriptor)
+        os.close(before)
+
+
 def picture_marks(ending: str) -> dict[str, str]:
     """The metadata that marks a picture as ours, for matplotlib's ``savefig``."""
     return {"Software" if ending == ".png" else "Creator": generator()}
@@ -124,6 +142,8 @@ def marked(picture: str | bytes) -> bytes:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an operating system error while writing a file into a one-line :class:`~integrand.errors.FileError`."""
+    if "\0" in str(path):
+        raise FileError(f"{shown(str(path))} cannot be written (a name has no NUL character); choose another name.")
     try:
         yield
     except OSError as error:

@@ -32,7 +32,7 @@ from ..bounded_reading import file_stamp
 from ..errors import FileError, OptionError
 from ..files import locked, read_bytes, ready, remove, replacing, write_bytes
 from ..version import generator
-from ..words import first_line, shortened, shown
+from ..words import byte_size, first_line, shortened, shown
 from .parquet_files import BLOCK, parquet_file, read_whole, row_count
 from .rows import FAILED, KEEPING, Keeping, Row, TableLayout, arrow, check_columns, key_text
 
@@ -138,7 +138,13 @@ class Manifest:
             "attributions": self.keep,
             "settings": json.loads(_canonical(self.settings)),
         }
-        write_bytes(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+        raw = (json.dumps(said, indent=1) + "\n").encode()
+        if len(raw) > LARGEST_MANIFEST:
+            raise OptionError(
+                f"got settings of {byte_size(len(raw))} for a table; expected at most {byte_size(LARGEST_MANIFEST)}. Pass "
+                "large values as arrays, of which a digest is kept."
+            )
+        write_bytes(folder / MANIFEST, raw)
 
     def check_same(self, other: Manifest, folder: Path) -> None:
         """Refuse to add rows to a table that was made with other settings; the error says what differs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import suppress
 
 from ..errors import IntegrandError, MissingExtraError
 
@@ -40,11 +41,23 @@ def main() -> None:
     try:
         from .app import app
 
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
         from ..words import shown
 
         print(f"integrand: {shown(str(error), lines=True)}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # the disk, or what standard output leads to, is full
+        from ..files import unheard
+        from ..words import shown
+
+        place = "what is printed" if error.filename is None else shown(str(error.filename))
+        print(f"integrand: {place} cannot be written or read ({error.strerror or error}).", file=sys.stderr)
+        with suppress(OSError, ValueError), unheard(sys.stdout.fileno()):
+            sys.stdout.flush()  # what is left to print must not fail once more
         sys.exit(2)
     except ImportError as error:
         package = error.name or ""
