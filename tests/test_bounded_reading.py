@@ -370,3 +370,18 @@ def test_a_pipe_in_place_of_a_part_is_refused_at_once(table: Path) -> None:
     for use in uses:
         with pytest.raises(FileError, match="is a pipe"):
             use()
+
+
+def test_memory_that_runs_out_while_a_file_is_read_is_a_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    soundfile.write(tmp_path / "a.wav", np.zeros(100), 8000)
+    monkeypatch.setattr(csv, "reader", full)
+    monkeypatch.setattr(parquet_files, "_rows", full)
+    monkeypatch.setattr(sound_files, "_mixed", full)
+    for read, name in ((rows, "a.csv"), (rows, "a.parquet"), (sound_files.read, "a.wav")):
+        with pytest.raises(FileError, match="does not fit into memory"):
+            read(tmp_path / name)

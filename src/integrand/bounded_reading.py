@@ -130,6 +130,10 @@ def bounded_bytes(path: Path, *, what: str, version: FileVersion | None = None) 
             raise UnpackError(
                 f"{shown(str(path))} cannot be unpacked ({first_line(error)}); expected {what}. Check that all of it is there."
             ) from None
+        except MemoryError:
+            raise FileError(
+                f"{shown(str(path))} does not fit into memory; expected {what} in smaller lines. Split it."
+            ) from None
         digest = digested.finish()
     version = version or FileVersion()
     version.digest = version.digest or digest

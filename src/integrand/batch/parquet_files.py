@@ -65,6 +65,10 @@ def parquet_file(
                 yield file, schema
         except FileError:
             raise
+        except MemoryError:
+            raise FileError(
+                f"{shown(str(path))} does not fit into memory; expected {what} with smaller groups of rows."
+            ) from None
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected {what}.{advice}") from None
     if same and path.exists() and file_stamp(path.stat()) != file_stamp(before):

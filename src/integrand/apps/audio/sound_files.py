@@ -139,6 +139,8 @@ def read(
                 blocks, first = _blocks(sound, name, start, end)
                 mixed, notes = _mixed(blocks, int(sound.channels), channel, name)
                 own = int(sound.samplerate)
+        except MemoryError:
+            raise FileError(f"{name} does not fit into memory. Take a part: start=0, end=60 (--start 0 --end 60).") from None
         except (soundfile.SoundFileError, TypeError) as error:
             said = first_line(error).removeprefix("Error opening ").rpartition(": ")[2]
             raise FileError(f"{name} cannot be read as sound ({said}); expected {EXPECTED}. {CONVERT}") from error
