@@ -263,3 +263,22 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(
     said = capsys.readouterr().err
     assert said.startswith("integrand: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["questions", "How far?"], 1), (["--version"], 0), (["run", "--help"], 0), ([], 0)]
+)
+def test_an_exit_without_work_is_no_success(words: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """typer 0.12 with a newer click took every command for --version: it printed that and ended with 0."""
+
+    def nothing() -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr("integrand.cli.app.app", nothing)
+    monkeypatch.setattr("integrand.cli.app.begun", [])
+    monkeypatch.setattr(sys, "argv", ["integrand", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert bool(end.value.code) == bool(code)
+    if code:
+        assert "no command was run" in str(end.value.code)

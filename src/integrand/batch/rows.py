@@ -312,6 +312,7 @@ def arrow() -> Any:
     """The package pyarrow; an error that names the extra if it is not installed."""
     try:
         import pyarrow as pa
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
         raise MissingExtraError("pyarrow", "batch", "a table of many inputs") from None

@@ -33,6 +33,13 @@ EXTRAS = {
 """The extra that brings all that a command needs, the command line among it."""
 
 
+def _answered(words: list[str]) -> bool:
+    """Whether what was asked for has begun, help included: with some versions of typer and click, nothing does."""
+    from .app import begun
+
+    return not words or "--help" in words or words[0] == "--version" or bool(begun)
+
+
 def main() -> None:
     """Run the ``integrand`` command."""
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a sign, or a name that is no text, must not end a run
@@ -43,6 +50,10 @@ def main() -> None:
 
         try:
             app()
+        except SystemExit as end:
+            if not end.code and not _answered(sys.argv[1:]):
+                sys.exit("integrand: no command was run: typer and click do not go together. Run: pip install -U typer click")
+            raise
         finally:
             sys.stdout.flush()
     except IntegrandError as error:  # bad input is the user's to mend: the message, no traceback
