@@ -20,6 +20,7 @@ import integrand as ig
 from integrand import bounded_reading
 from integrand.apps.audio import sound_files
 from integrand.apps.graphs.graph_files import MAX_IDENTITIES, parsed_graph, read_graph
+from integrand.apps.questions import question_files
 from integrand.apps.sequences.sequence_files import read_fasta
 from integrand.apps.series import series_files
 from integrand.apps.series.series_files import read_series
@@ -385,3 +386,10 @@ def test_memory_that_runs_out_while_a_file_is_read_is_a_file_error(tmp_path: Pat
     for read, name in ((rows, "a.csv"), (rows, "a.parquet"), (sound_files.read, "a.wav")):
         with pytest.raises(FileError, match="does not fit into memory"):
             read(tmp_path / name)
+
+
+def test_a_file_of_empty_questions_is_not_split(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\n" * (question_files.MAX_CELLS + 1))
+    with pytest.raises(FileError, match="lines and cells"):
+        question_files.read(tmp_path / "a.txt")
+    assert peak_of(lambda: question_files.read(tmp_path / "a.txt")) < 20_000_000
