@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +35,58 @@ WIDE = 64
 """Bytes of a value of a fixed size from which on all of a group are counted: hashes and decimal numbers have 16 or 32."""
 
 
-@contextmanager
-def parquet_file(
-    path: Path, *, what: str = "a Parquet file", advice: str = "", same: bool = False
-) -> Iterator[tuple[pa.parquet.ParquetFile, pa.Schema]]:
-    """Open a Parquet file whose groups of rows unpack to no more than their size allows.
+@dataclass(frozen=True)
+class OpenParquet:
+    """An open Parquet file.
 
-    Gives the file, in which texts are dictionaries, and the schema that it has without these.
+    Attributes:
+        file: of Arrow; texts in it are dictionaries.
+        schema: of its columns, without these dictionaries.
+        size: bytes of the file.
+        name: what it is called, for errors.
+    """
+
+    file: pa.parquet.ParquetFile
+    schema: pa.Schema
+    size: int
+    name: str
+
+    def rows(self) -> Iterator[tuple[Any, str]]:
+        """The rows as dicts, and what is wrong with those that cannot be had."""
+        for group, taken in enumerate(self._taken()):
+            for batch in self.file.iter_batches(BLOCK if taken <= FREE_GROUP else 1, row_groups=[group], use_threads=False):
+                yield from _rows(batch, self.schema)
+
+    def whole(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows, or some of their columns."""
+        self._taken(columns)
+        table = self.file.read(None if columns is None else list(columns), use_threads=False)
+        check_ratio(sum(map(_decoded_size, table.columns)), self.size, self.name, free=FREE_GROUP)
+        table.validate(full=True)  # texts in UTF-8, too
+        return table.cast(arrow().schema([self.schema.field(one) for one in table.column_names], metadata=self.schema.metadata))
+
+    def _taken(self, columns: Sequence[str] | None = None) -> list[int]:
+        """Bytes that each group of rows takes at once: unpacked, and with values in lists, which one row may have all of."""
+        metadata = self.file.metadata
+        leaves = _leaves(metadata)
+        lists = [i for i, leaf in enumerate(leaves) if leaf.max_repetition_level]
+        if columns is not None:
+            lists = [i for i in lists if leaves[i].path.partition(".")[0] in columns]
+        for i in lists:  # where the footer contradicts itself this is an error of Arrow; to ask for the column ends the process
+            self.file.scan_contents([leaves[i].path])
+        found = []
+        for group in range(metadata.num_row_groups):
+            about = metadata.row_group(group)
+            fixed = sum(leaf.length for leaf in leaves if leaf.length > WIDE and not leaf.max_repetition_level)
+            values = sum(max(8, leaves[i].length) * about.column(i).num_values for i in lists)
+            found.append(about.total_byte_size + fixed * about.num_rows + values)
+            check_ratio(found[-1], self.size, self.name, free=FREE_GROUP)
+        return found
+
+
+@contextmanager
+def parquet_file(path: Path, *, what: str = "a Parquet file", advice: str = "", same: bool = False) -> Iterator[OpenParquet]:
+    """Open a Parquet file.
 
     Args:
         path: the file; a pipe, a device or a folder is refused.
@@ -49,63 +95,38 @@ def parquet_file(
         same: raise an error at the end if the path leads to another file by then, or to one that was written to.
     """
     pa = arrow()
+    name = shown(str(path))
     with reading(path, what=what) as opened:
         before = os.fstat(opened.fileno())
         try:
             metadata = pa.parquet.read_metadata(opened)
-            for group in range(metadata.num_row_groups):
-                packed = sum(column.total_compressed_size for column in _chunks(metadata, group))
-                check_ratio(_taken(metadata, group), min(packed, before.st_size), shown(str(path)), free=FREE_GROUP)
             schema = pa.parquet.ParquetFile(opened, metadata=metadata).schema_arrow
-            texts = [column.path for column in _leaves(metadata) if column.physical_type == "BYTE_ARRAY"]
+            texts = [leaf.path for leaf in _leaves(metadata) if leaf.physical_type == "BYTE_ARRAY"]
             # Read ahead, parts come through threads of Arrow, which let go of their buffers when they please: while Python is
             # shutting down, that aborts the process after its work is done.
             how = {"page_checksum_verification": True, "pre_buffer": False}
             with pa.parquet.ParquetFile(opened, metadata=metadata, read_dictionary=texts, **how) as file:
-                yield file, schema
+                yield OpenParquet(file, schema, before.st_size, name)
         except FileError:
             raise
         except MemoryError:
-            raise FileError(
-                f"{shown(str(path))} does not fit into memory; expected {what} with smaller groups of rows."
-            ) from None
+            raise FileError(f"{name} does not fit into memory; expected {what} with smaller groups of rows.") from None
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected {what}.{advice}") from None
+            raise FileError(f"{name} cannot be read ({first_line(error)}); expected {what}.{advice}") from None
     if same and path.exists() and file_stamp(path.stat()) != file_stamp(before):
         raise changed(path)
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
     """The rows of a Parquet file as dicts, and what is wrong with those that cannot be had."""
-    with parquet_file(path, same=True) as (file, schema):
-        for group in range(file.num_row_groups):
-            size = BLOCK if _taken(file.metadata, group) <= FREE_GROUP else 1
-            for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
-                yield from _rows(batch, schema)
+    with parquet_file(path, same=True) as opened:
+        yield from opened.rows()
 
 
 def row_count(path: Path) -> int:
     """Number of rows of a Parquet file."""
-    with parquet_file(path) as (file, _):
-        return int(file.metadata.num_rows)
-
-
-def read_whole(
-    file: pa.parquet.ParquetFile, schema: pa.Schema, columns: Sequence[str] | None, *, size: int, name: str
-) -> pa.Table:
-    """All rows of an open file, which must not take more than its size allows.
-
-    Args:
-        file: the file.
-        schema: of its columns, from :func:`parquet_file`.
-        columns: which of them; None for all.
-        size: bytes of the file.
-        name: what it is called, for the error.
-    """
-    table = file.read(None if columns is None else list(columns), use_threads=False)
-    check_ratio(sum(map(_decoded_size, table.columns)), size, name, free=FREE_GROUP)
-    table.validate(full=True)  # texts in UTF-8, too
-    return table.cast(arrow().schema([schema.field(column) for column in table.column_names], metadata=schema.metadata))
+    with parquet_file(path) as opened:
+        return int(opened.file.metadata.num_rows)
 
 
 def _rows(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[Any, str]]:
@@ -146,19 +167,6 @@ def _decoded_size(column: pa.Array | pa.ChunkedArray) -> int:
     return max(int(column.nbytes), 8 * len(column))
 
 
-def _taken(metadata: Any, group: int) -> int:
-    """Bytes that a group of rows takes at once: what it unpacks to, and values in lists, which a row may have all of."""
-    size = 0
-    for chunk, leaf in zip(_chunks(metadata, group), _leaves(metadata), strict=True):
-        width = leaf.length if leaf.length > WIDE else 8 if leaf.max_repetition_level else 0
-        size += max(chunk.total_uncompressed_size, width * chunk.num_values)
-    return size
-
-
-def _chunks(metadata: Any, group: int) -> list[Any]:
-    columns = metadata.row_group(group)
-    return [columns.column(i) for i in range(columns.num_columns)]
-
-
 def _leaves(metadata: Any) -> list[Any]:
+    """The columns of a file, those inside lists and objects too."""
     return [metadata.schema.column(i) for i in range(len(metadata.schema))]

@@ -33,7 +33,7 @@ from ..errors import FileError, OptionError
 from ..files import locked, read_bytes, ready, remove, replacing, write_bytes
 from ..version import generator
 from ..words import byte_size, first_line, shortened, shown
-from .parquet_files import BLOCK, parquet_file, read_whole, row_count
+from .parquet_files import BLOCK, OpenParquet, parquet_file, row_count
 from .rows import FAILED, KEEPING, Keeping, Row, TableLayout, arrow, check_columns, key_text
 
 if TYPE_CHECKING:
@@ -230,14 +230,15 @@ def write_part(path: Path, table: pa.Table) -> None:
 
 
 @contextmanager
-def _part(path: Path) -> Iterator[tuple[Any, pa.Schema, TableLayout]]:
+def _part(path: Path) -> Iterator[tuple[OpenParquet, TableLayout]]:
     """Open a part whose columns are those of a table of ours, and have the types of its layout."""
     advice = " Move it away: the same run then explains its inputs again."
-    with parquet_file(path, what="a part as it was written", advice=advice) as (file, schema):
+    with parquet_file(path, what="a part as it was written", advice=advice) as opened:
+        schema = opened.schema
         layout = TableLayout.read(schema)
         if wrong := [part.name for part in layout.schema() if part.name in schema.names and schema.field(part.name) != part]:
             raise ValueError(f"its column {shown(wrong[0])} is a {shown(str(schema.field(wrong[0]).type))}")
-        yield file, schema, layout
+        yield opened, layout
 
 
 def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -246,8 +247,8 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FileError: the part cannot be read; the message says what to do.
     """
-    with _part(path) as (file, schema, _):
-        return read_whole(file, schema, columns, size=path.stat().st_size, name=shown(str(path)))
+    with _part(path) as (opened, _):
+        return opened.whole(columns)
 
 
 def name_of(key: str) -> bytes:
@@ -387,7 +388,7 @@ def layout_of(parts: Sequence[Path]) -> TableLayout:
     """The layout that holds the rows of all of some parts."""
     found = TableLayout()
     for path in parts:
-        with _part(path) as (_, _, layout):
+        with _part(path) as (_, layout):
             found = found.union(layout)
     return found
 
@@ -412,8 +413,8 @@ def _merge_small(folder: Path) -> None:
 
 def _unpacked(path: Path) -> int:
     """About how many bytes the rows of a part take in memory."""
-    with _part(path) as (file, _, _):
-        about = file.metadata
+    with _part(path) as (opened, _):
+        about = opened.file.metadata
     unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     return int(unpacked + about.num_rows * ROW_BYTES)
 
@@ -612,8 +613,8 @@ def _tabled(row: Row) -> Row:
 
 def _schema(path: Path) -> pa.Schema:
     """The columns of a part."""
-    with _part(path) as (_, schema, _):
-        return schema
+    with _part(path) as (opened, _):
+        return opened.schema
 
 
 def _size_of(row: Row) -> int:
