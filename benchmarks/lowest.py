@@ -30,8 +30,8 @@ MODELS = ROOT / "distributions" / "integrand-models"
 CONVERTERS = ("onnx2torch",)
 """Installed without what they ask for, as the Makefile does."""
 
-ELSEWHERE = ("torch", "integrand", "integrand-models")
-"""Packages that uv does not resolve: they come from constraints.txt and from the checkout."""
+ELSEWHERE = ("torch", "torchaudio", "integrand", "integrand-models")
+"""Packages that uv does not resolve: torch is that of constraints.txt, without torchaudio; ours are in the checkout."""
 
 SECONDS = 600
 """A command that takes longer has failed."""
