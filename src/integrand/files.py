@@ -111,7 +111,7 @@ def made_here(path: Path) -> bool:
 def unheard(descriptor: int) -> Iterator[None]:
     """Lead what is written to a descriptor, such as 2 for standard error, nowhere until the block ends."""
     try:
-        before = os.dup(descriptor)
+        original = os.dup(descriptor)
     except OSError:  # there is none
         yield
         return
@@ -121,8 +121,8 @@ def unheard(descriptor: int) -> Iterator[None]:
         os.close(nowhere)
         yield
     finally:
-        os.dup2(before, descriptor)
-        os.close(before)
+        os.dup2(original, descriptor)
+        os.close(original)
 
 
 def picture_marks(ending: str) -> dict[str, str]:

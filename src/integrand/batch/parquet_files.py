@@ -53,19 +53,21 @@ class OpenParquet:
 
     def rows(self) -> Iterator[tuple[Any, str]]:
         """The rows as dicts, and what is wrong with those that cannot be had."""
-        for group, taken in enumerate(self._taken()):
-            for batch in self.file.iter_batches(BLOCK if taken <= FREE_GROUP else 1, row_groups=[group], use_threads=False):
+        for group, size in enumerate(self._group_sizes()):
+            for batch in self.file.iter_batches(BLOCK if size <= FREE_GROUP else 1, row_groups=[group], use_threads=False):
                 yield from _rows(batch, self.schema)
 
     def whole(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, or some of their columns."""
-        self._taken(columns)
+        self._group_sizes(columns)
         table = self.file.read(None if columns is None else list(columns), use_threads=False)
         check_ratio(sum(map(_decoded_size, table.columns)), self.size, self.name, free=FREE_GROUP)
         table.validate(full=True)  # texts in UTF-8, too
-        return table.cast(arrow().schema([self.schema.field(one) for one in table.column_names], metadata=self.schema.metadata))
+        return table.cast(
+            arrow().schema([self.schema.field(column) for column in table.column_names], metadata=self.schema.metadata)
+        )
 
-    def _taken(self, columns: Sequence[str] | None = None) -> list[int]:
+    def _group_sizes(self, columns: Sequence[str] | None = None) -> list[int]:
         """Bytes that each group of rows takes at once: unpacked, and with values in lists, which one row may have all of."""
         metadata = self.file.metadata
         leaves = _leaves(metadata)
@@ -74,14 +76,14 @@ class OpenParquet:
             lists = [i for i in lists if leaves[i].path.partition(".")[0] in columns]
         for i in lists:  # where the footer contradicts itself this is an error of Arrow; to ask for the column ends the process
             self.file.scan_contents([leaves[i].path])
-        found = []
+        sizes = []
         for group in range(metadata.num_row_groups):
             about = metadata.row_group(group)
             fixed = sum(leaf.length for leaf in leaves if leaf.length > WIDE and not leaf.max_repetition_level)
             values = sum(max(8, leaves[i].length) * about.column(i).num_values for i in lists)
-            found.append(about.total_byte_size + fixed * about.num_rows + values)
-            check_ratio(found[-1], self.size, self.name, free=FREE_GROUP)
-        return found
+            sizes.append(about.total_byte_size + fixed * about.num_rows + values)
+            check_ratio(sizes[-1], self.size, self.name, free=FREE_GROUP)
+        return sizes
 
 
 @contextmanager
@@ -97,7 +99,7 @@ def parquet_file(path: Path, *, what: str = "a Parquet file", advice: str = "", 
     pa = arrow()
     name = shown(str(path))
     with reading(path, what=what) as opened:
-        before = os.fstat(opened.fileno())
+        state = os.fstat(opened.fileno())
         try:
             metadata = pa.parquet.read_metadata(opened)
             schema = pa.parquet.ParquetFile(opened, metadata=metadata).schema_arrow
@@ -106,14 +108,14 @@ def parquet_file(path: Path, *, what: str = "a Parquet file", advice: str = "", 
             # shutting down, that aborts the process after its work is done.
             how = {"page_checksum_verification": True, "pre_buffer": False}
             with pa.parquet.ParquetFile(opened, metadata=metadata, read_dictionary=texts, **how) as file:
-                yield OpenParquet(file, schema, before.st_size, name)
+                yield OpenParquet(file, schema, state.st_size, name)
         except FileError:
             raise
         except MemoryError:
             raise FileError(f"{name} does not fit into memory; expected {what} with smaller groups of rows.") from None
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise FileError(f"{name} cannot be read ({first_line(error)}); expected {what}.{advice}") from None
-    if same and path.exists() and file_stamp(path.stat()) != file_stamp(before):
+    if same and path.exists() and file_stamp(path.stat()) != file_stamp(state):
         raise changed(path)
 
 

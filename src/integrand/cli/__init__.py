@@ -34,7 +34,7 @@ EXTRAS = {
 
 
 def _answered(words: list[str]) -> bool:
-    """Whether what was asked for has begun, help included: with some versions of typer and click, nothing does."""
+    """Tell if a command has begun, or help or the version was asked for: with some versions of typer and click, none does."""
     from .app import begun
 
     return not words or "--help" in words or words[0] == "--version" or bool(begun)

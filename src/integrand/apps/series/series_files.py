@@ -57,18 +57,20 @@ def read_series(
     """
     numbers, stamps = array("d"), list[Any]()
     names: list[str] = []
-    found: str | None = None
+    time_column: str | None = None
     for i, (row, why, _) in enumerate(source_of(path).each()):
         if why or not hasattr(row, "keys"):
             raise FileError(f"{shown(str(path))}, row {i + 1}: {why or 'it has no columns'}; expected a number in each.")
         if not i:
-            found = _time_column(row, time)
-            if found is not None and rate is not None:
-                raise OptionError(f"got --rate, and the file has times in its column {shown(found)}; expected one of them.")
-            names = _channels(row, channels, found, path)
+            time_column = _time_column(row, time)
+            if time_column is not None and rate is not None:
+                raise OptionError(
+                    f"got --rate, and the file has times in its column {shown(time_column)}; expected one of them."
+                )
+            names = _channels(row, channels, time_column, path)
         numbers.extend(_number(row.get(name), name, i) for name in names)
-        if found is not None:
-            stamps.append(_stamp(row.get(found), found, i))
+        if time_column is not None:
+            stamps.append(_stamp(row.get(time_column), time_column, i))
         if i == MAX_STEPS or len(numbers) > MAX_VALUES:
             raise FileError(
                 f"{shown(str(path))} has more than {MAX_STEPS:,} rows or {MAX_VALUES:,} values; expected at most so many. Give "
@@ -77,17 +79,17 @@ def read_series(
     if not names:
         raise FileError(f"{shown(str(path))} has a heading and no rows; expected one for each time.")
     values = np.frombuffer(numbers).reshape(-1, len(names)).copy()
-    times = None if found is None else _times(stamps, found)
+    times = None if time_column is None else _times(stamps, time_column)
     return time_series(values, channels=names, units=units, times=times, rate=rate, gaps=gaps)
 
 
-def _channels(row: Any, wanted: Sequence[str] | None, time: str | None, path: Path) -> list[str]:
+def _channels(row: Any, channels: Sequence[str] | None, time: str | None, path: Path) -> list[str]:
     """The columns that are taken: those that were asked for, or all but the times."""
     columns = list(row)
-    for name in wanted or ():
+    for name in channels or ():
         if name not in columns:
             raise InputError(f"got the channel {name!r}; expected one of {', '.join(map(shown, columns[:20]))}.")
-    names = list(wanted) if wanted else [name for name in columns if name != time]
+    names = list(channels) if channels else [name for name in columns if name != time]
     if not names:
         raise InputError(f"{shown(str(path))} has no column beside {shown(str(time))}; expected at least one with numbers.")
     return names
