@@ -22,7 +22,7 @@ test every-test quick durations cpus old-cpu: export PYTHONDONTWRITEBYTECODE :=
 COVERAGE := 88
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test every-test coverage quick durations cpus old-cpu gpu-check lint format types bench attack clean
+.PHONY: help demo test every-test coverage quick durations cpus old-cpu gpu-check lint format types bench attack lowest clean
 
 help:
 	@echo "make demo       explain a photo of a cat: writes out/cat.png and out/cat.html"
@@ -35,6 +35,7 @@ help:
 	@echo "make gpu-check  what needs a CUDA GPU: graphs, overlap, precision, memory"
 	@echo "make bench      compare with peers: writes out/bench"
 	@echo "make attack     hostile files, faults, kills and threads: an hour; docs/security.md says what is counted"
+	@echo "make lowest     every command at the lowest versions that pyproject.toml states: before a release, half an hour"
 	@echo "make lint       ruff check, ruff format --check, import directions"
 	@echo "make format     let ruff mend what it can"
 	@echo "make clean      remove what was built; $(VENV) stays"
@@ -97,6 +98,10 @@ attack: $(VENV)/.dev-stamp
 	$(BIN)/python -m benchmarks.fuzz_results
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.threads
+
+# New environments in out/lowest; torch is that of constraints.txt.
+lowest:
+	$(PYTHON) -m benchmarks.lowest
 
 # One stamp per extra: .demo-stamp stands for "pip install .[demo] was done with these files as they are". The weights are a
 # distribution of their own, which is installed from the checkout too.

@@ -35,11 +35,17 @@ def seeded() -> None:
 
 
 @pytest.fixture
-def python_listens() -> Iterator[None]:
-    """Python's own handler of Ctrl-C: other tests may have asked RDKit directly, which leaves another one in its place."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def usual_signals() -> Iterator[None]:
+    """Handlers of signals as a terminal gives them, here and in processes that are started meanwhile.
+
+    nohup, and a shell that runs the tests in the background, have some ignored; RDKit leaves a handler of its own for Ctrl-C.
+    """
+    usual = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
+    numbers = {getattr(signal, name): handler for name, handler in usual.items() if hasattr(signal, name)}
+    before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

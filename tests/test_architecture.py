@@ -127,12 +127,12 @@ def test_lower_bounds_are_those_of_the_security_page() -> None:
         assert {f"{name}>={version}", f"{name}[data]>={version}"} & set(needed)
 
 
-def _spelt(value: int) -> set[str]:
+def _spelt(value: float) -> set[str]:
     """How a page may write a limit."""
     return {
         f"{value:,}",
-        f"{value}",
-        byte_size(value),
+        f"{value:g}" if isinstance(value, float) else f"{value}",
+        byte_size(int(value)),
         f"{value / 1e9:g} GB",
         f"{value / 1e6:g} MB",
         f"{value / 1e6:g} million",

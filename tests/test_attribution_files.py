@@ -7,7 +7,10 @@ import dataclasses
 import json
 import math
 import os
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -442,3 +445,22 @@ def test_a_foreign_tensor_file_stays_foreign(tmp_path: Path) -> None:
     save_file({"layer.weight": torch.ones(3)}, str(path), metadata={"format": "pt"})
     with pytest.raises(FileError, match="a safetensors file but not an attribution"):
         ig.Attribution.load(path)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
+def test_a_full_disk_is_a_file_error(tmp_path: Path) -> None:
+    """safetensors has an error of its own, which is no OSError."""
+    code = """
+import resource, signal, sys, torch, integrand as ig
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+found = ig.integrated_gradients(torch.nn.Linear(9000, 1).eval(), torch.ones(1, 9000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    found.save(sys.argv[1])
+except ig.errors.FileError as error:
+    print("refused", error)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "a.safetensors")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "refused" in done.stdout, done.stderr
+    assert not list(tmp_path.iterdir())

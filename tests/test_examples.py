@@ -63,3 +63,11 @@ def test_explains_a_data_set_and_asks_it_three_questions(tmp_path, monkeypatch, 
     second = capsys.readouterr().out
     assert "8 of them before" in second
     assert second.split("\n\n")[1:] == answers[1:]
+
+
+def test_every_sample_file_has_a_source_and_a_licence() -> None:
+    folder = Path(__file__).parent.parent / "examples"
+    samples = [path.name for path in folder.iterdir() if path.suffix in {".jpg", ".png", ".flac", ".wav", ".csv", ".fasta"}]
+    assert samples
+    said = (folder / "SOURCES.md").read_text(encoding="utf-8")
+    assert not [name for name in samples if f"| `{name}` |" not in said]

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import integrand as ig
 from integrand import files
 from integrand.errors import FileError
 from integrand.words import cell, shown
@@ -404,3 +405,50 @@ def test_a_disk_that_fails_for_a_folder_is_an_error_and_one_that_cannot_is_none(
     failing(errno.EIO)
     with pytest.raises(FileError, match="Input/output error"):
         files.write_text(tmp_path / "page.html", "page")
+
+
+def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
+    for use in (
+        lambda path: files.write_text(path, "text"),
+        files.ready,
+        lambda path: ig.explain_many(["a"], pytest.fail, path),
+    ):
+        with pytest.raises(FileError, match="no NUL"):
+            use(tmp_path / "a\0b")
+
+
+def test_on_windows_who_looks_at_the_old_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An indexer, or a browser: to replace an open file is a PermissionError there."""
+    place, replace, errors = tmp_path / "a.html", os.replace, [PermissionError(errno.EACCES, "in use")] * 3
+
+    def busy(part: Path, path: Path) -> None:
+        if errors:
+            raise errors.pop()
+        replace(part, path)
+
+    monkeypatch.setattr(files, "_WINDOWS", True)
+    monkeypatch.setattr(files, "_TRY_SECONDS", 0)
+    monkeypatch.setattr(os, "replace", busy)
+    files.write_text(place, "new")
+    assert place.read_text() == "new"
+    errors += [PermissionError(errno.EACCES, "in use")] * 99
+    with pytest.raises(FileError, match="in use"):
+        files.write_text(place, "newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no fcntl")
+def test_on_macos_the_drive_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    asked: list[int] = []
+
+    def control(file: int, command: int) -> None:
+        asked.append(command)
+        if len(asked) > 1:
+            raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    files.write_text(tmp_path / "a", "text")
+    assert asked == [51, 51]  # the file, and its folder, whose file system has no such thing

@@ -29,7 +29,7 @@ from .profile import Profile
 from .schema import Sized, Within, fitted, parsed, said, stored
 from .sum_errors import STORED, ErrorDraws
 from .trees import Leaves, Tensors, Tree, flatten
-from .words import shown
+from .words import first_line, shown
 
 FORMAT = 2
 """Version of the file format; a file with a larger number is refused. What has no draws is written as version 1 was."""
@@ -162,6 +162,7 @@ def example_of(row: Mapping[str, Any], *, what: str = "the certificate") -> Exam
 
 def _write(result: Attribution, path: Path) -> None:
     try:
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
     except ImportError:
         raise MissingExtraError("safetensors", "files", "saving an attribution") from None
@@ -180,7 +181,10 @@ def _write(result: Attribution, path: Path) -> None:
         tensors |= {_DRAWS: result.draws.draws.contiguous(), _SCALE: result.draws.scale.contiguous()}
     text = _text(header, tensors)
     with replacing(path) as part:
-        save_file(tensors, str(part), metadata={_KEY: text})
+        try:
+            save_file(tensors, str(part), metadata={_KEY: text})
+        except SafetensorError as error:
+            raise FileError(f"{shown(str(path))} cannot be written ({first_line(error)}); choose another place.") from error
 
 
 def _leaves(name: str, values: Tensors) -> dict[str, Tensor]:

@@ -107,6 +107,24 @@ def made_here(path: Path) -> bool:
         return False
 
 
+@contextmanager
+def unheard(descriptor: int) -> Iterator[None]:
+    """Lead what is written to a descriptor, such as 2 for standard error, nowhere until the block ends."""
+    try:
+        original = os.dup(descriptor)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(original, descriptor)
+        os.close(original)
+
+
 def picture_marks(ending: str) -> dict[str, str]:
     """The metadata that marks a picture as ours, for matplotlib's ``savefig``."""
     return {"Software" if ending == ".png" else "Creator": generator()}
@@ -124,6 +142,8 @@ def marked(picture: str | bytes) -> bytes:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an operating system error while writing a file into a one-line :class:`~integrand.errors.FileError`."""
+    if "\0" in str(path):
+        raise FileError(f"{shown(str(path))} cannot be written (a name has no NUL character); choose another name.")
     try:
         yield
     except OSError as error:
@@ -155,7 +175,7 @@ def replacing(path: Path) -> Iterator[Path]:
             _to_disk(part)
             if mode is not None:
                 part.chmod(mode)
-            os.replace(part, path)
+            _put(part, path)
             _to_disk(path.parent)
     finally:
         _close(file)
@@ -230,7 +250,7 @@ def append(file: int, data: bytes, *, sync: bool = True) -> int:
         while left:
             left = left[os.write(file, left) :]
         if sync:
-            os.fsync(file)
+            _sync(file)
     except BaseException:
         with suppress(OSError):
             os.ftruncate(file, end)
@@ -413,13 +433,39 @@ _NO_FOLDERS = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EISDIR, errno.EBAD
 """How systems say that folders cannot be opened, or waited for."""
 
 
+def _put(part: Path, path: Path) -> None:
+    """Give a finished file its name. On Windows, programs that look at the old one (indexers, scanners) are waited for."""
+    for _ in range(_TRIES if _WINDOWS else 0):
+        try:
+            os.replace(part, path)
+            return
+        except PermissionError:
+            time.sleep(_TRY_SECONDS)
+    os.replace(part, path)
+
+
+_TRIES, _TRY_SECONDS = 20, 0.1
+
+
+def _sync(file: int) -> None:
+    """Wait until the disk has what was written to an open file; on macOS, ``os.fsync`` leaves it in the drive's own memory."""
+    if sys.platform != "win32":
+        import fcntl
+
+        if (full := getattr(fcntl, "F_FULLFSYNC", None)) is not None:
+            with suppress(OSError):  # a file system that has no such thing
+                fcntl.fcntl(file, full)
+                return
+    os.fsync(file)
+
+
 def _to_disk(path: Path) -> None:
     """Wait until the disk has a file, or the names in a folder; where a system cannot do that for folders, it is left out."""
     folder = path.is_dir()
     try:
         file = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
         try:
-            os.fsync(file)
+            _sync(file)
         finally:
             os.close(file)
     except OSError as error:

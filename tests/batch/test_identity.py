@@ -26,6 +26,7 @@ import integrand as ig
 from integrand.batch import ModelExplainer
 from integrand.batch.identity import described, digest_of_input, settings_of
 from integrand.batch.table import fingerprint
+from integrand.errors import OptionError
 
 TOL = 0.01
 LABELS = {f"label {i}" for i in range(5)}
@@ -439,3 +440,17 @@ def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
 
 def test_of_what_nothing_can_be_told_the_digest_is_empty() -> None:
     assert digest_of_input(object()) == digest_of_input([object()]) == digest_of_input(np.array([object()])) == ""
+
+
+def test_a_large_value_that_is_closed_over_counts_by_a_digest(tmp_path: Path) -> None:
+    """100 MB went into the manifest, which could not be read again, after all the work."""
+    book, other = "x" * 1_000_000, "y" * 1_000_000
+    told = [json.dumps(settings_of(functools.partial(print, text, end={"raw": text.encode()}))) for text in (book, other)]
+    assert told[0] != told[1]
+    assert max(map(len, told)) < 2000
+
+
+def test_settings_that_are_too_large_are_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("integrand.batch.table.LARGEST_MANIFEST", 5000)
+    with pytest.raises(OptionError, match="got settings of"):
+        ig.explain_many(["a"], pytest.fail, tmp_path / "t", settings={f"s{i}": "x" * 90 for i in range(99)})

@@ -519,7 +519,7 @@ def test_the_sentence_tells_how_it_went(tmp_path: Path) -> None:
 # ---- signals, other threads, full disks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("python_listens")
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize(
     ("number", "how"), [(signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
 )
@@ -546,7 +546,7 @@ def test_a_signal_ends_the_run_with_all_rows_written_and_the_handlers_as_they_we
     assert same(tmp_path / "out", tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("python_listens")
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
 def test_a_signal_that_somebody_swallows_ends_the_run_at_the_next_input(
     tmp_path: Path, number: int, how: type[BaseException]
@@ -562,6 +562,7 @@ def test_a_signal_that_somebody_swallows_ends_the_run_at_the_next_input(
     assert len(ExplainedTable.open(tmp_path)) == 3
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_a_run_within_a_run_and_in_another_thread_leaves_signals_alone(tmp_path: Path) -> None:
     def outer(texts: list[str]) -> list[dict[str, Any]]:
         mine = signal.getsignal(signal.SIGTERM)

@@ -236,3 +236,49 @@ def test_one_extra_brings_all_that_a_command_needs() -> None:
     assert {"admet-ai", "chemprop"} <= packages("all")
     assert not {"pytest", "captum", "playwright"} & packages("all")
     assert {"playwright", "axe-core-python"} <= packages("dev")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["questions", "--help"]])
+def test_output_that_cannot_be_written_is_one_line_and_no_success(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "integrand.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["questions", "How far?"], ["molecule", "CCO"], ["export", "table", "--csv"]])
+def test_an_output_that_cannot_be_is_refused_before_the_work(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("integrand.apps.command_line.Screen.loading", pytest.fail)
+    name = "n" * 300 + ".html"
+    last = [name] if words[-1] == "--csv" else ["--out", name]
+    monkeypatch.setattr(sys, "argv", ["integrand", *words, *last])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("integrand: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["questions", "How far?"], 1), (["--version"], 0), (["run", "--help"], 0), ([], 0)]
+)
+def test_an_exit_without_work_is_no_success(words: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """typer 0.12 with a newer click took every command for --version: it printed that and ended with 0."""
+
+    def nothing() -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr("integrand.cli.app.app", nothing)
+    monkeypatch.setattr("integrand.cli.app.begun", [])
+    monkeypatch.setattr(sys, "argv", ["integrand", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert bool(end.value.code) == bool(code)
+    if code:
+        assert "no command was run" in str(end.value.code)

@@ -301,6 +301,7 @@ def test_a_bar_on_the_terminal_leaves_standard_output_to_its_file(
 # ---- Ctrl-C -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> None:
     """RDKit puts a handler of its own in place of Python's when it searches for substructures, and leaves it there."""
@@ -325,7 +326,7 @@ def test_ctrl_c_stops_a_molecule_run_and_keeps_what_is_done(tmp_path: Path) -> N
     assert kept[0].columns["smiles"] == "CO"
 
 
-@pytest.mark.usefixtures("python_listens")
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("where", ["main thread", "another thread"])
 def test_ctrl_c_works_after_a_substructure_search(where: str) -> None:
@@ -346,7 +347,7 @@ def test_ctrl_c_works_after_a_substructure_search(where: str) -> None:
         stop()
 
 
-@pytest.mark.usefixtures("python_listens")
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 def test_searches_in_two_threads_do_not_take_each_other_for_what_was_there_before() -> None:
     import threading

@@ -6,7 +6,6 @@ import _thread
 import contextvars
 import functools
 import itertools
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -589,15 +588,7 @@ def test_running_out_after_the_first_chunk() -> None:
     assert len(told) == 1
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C interrupts, also where the tests run in the background of a shell, which turns it off."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
+@pytest.mark.usefixtures("usual_signals")
 def test_interrupts_end_all_workers() -> None:
     """Ctrl-C while workers run, while results are summed, and an exit from within a worker."""
     running = threading.Event()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import integrand as ig
-from integrand.errors import FileError, InputError, IntegrandError
+from integrand.errors import FileError, InputError, IntegrandError, ModelError
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -134,3 +136,31 @@ def test_mutated_files_are_our_errors_or_networks() -> None:
         with suppress(IntegrandError):
             model, _ = read_onnx(bytes(bad))
             assert sum(int(np.prod(tensor.dims)) for tensor in model.graph.initializer) < 1e6
+
+
+def test_a_network_with_a_function_of_its_own_is_read(tmp_path: Path) -> None:
+    """In a process of its own, where nobody has imported onnx.inliner: onnx itself does not."""
+    helper = onnx.helper
+    body = [helper.make_node("Relu", ["a"], ["b"])]
+    function = helper.make_function("own", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)])
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Twice", ["x"], ["y"], domain="own")], "net", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=8)
+    (tmp_path / "own.onnx").write_bytes(model.SerializeToString())
+    code = "import integrand as ig, sys, torch; print(ig.from_onnx(sys.argv[1])(torch.tensor([[-1.0, 0.0, 2.0]])).tolist())"
+    command = [sys.executable, "-c", code, str(tmp_path / "own.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[[0.0, 0.0, 2.0]]", done.stderr
+
+
+@pytest.mark.parametrize(("kind", "sides", "said"), [(1, [1, 10**12], "at most"), (66, [1, 3], "number 66")])
+def test_inputs_of_few_bytes_that_cannot_be(kind: int, sides: list[int], said: str) -> None:
+    """77 bytes asked for 4 TB; a type that nobody knows was a ValueError."""
+    helper = onnx.helper
+    ends = [helper.make_tensor_value_info(name, 1, sides) for name in ("x", "y")]
+    ends[0].type.tensor_type.elem_type = kind
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ModelError, match=said):
+        ig.from_onnx(model.SerializeToString())

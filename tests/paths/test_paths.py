@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 
 import pytest
 import torch
@@ -268,3 +269,33 @@ def test_a_path_of_ones_own() -> None:
 
     expected = ig.Average([ig.Straight(START, X), ig.Straight(POINT, X)])
     torch.testing.assert_close(attribute(Fan()), attribute(expected), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.usefixtures("usual_signals")
+@pytest.mark.parametrize("place", ["enter_dual_level", "exit_dual_level"])
+def test_a_signal_while_torch_changes_its_level_breaks_no_later_curve(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Ctrl-C in sixty left torch's level entered, and every later curve failed until the process ended."""
+    path = ig.paths.Curve(bent)
+    expected = attribute(path)
+    change_level = getattr(torch.autograd.forward_ad, place)
+
+    def interrupted() -> object:
+        signal.raise_signal(signal.SIGINT)
+        return change_level()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.autograd.forward_ad, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            attribute(path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert torch.equal(attribute(path), expected)
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_a_second_signal_ends_a_curve_that_does_not_end() -> None:
+    def endless(t: Tensor) -> Tensor:
+        while True:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        attribute(ig.paths.Curve(endless))

@@ -13,7 +13,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ..errors import FileError, IntegrandError, OptionError, collected
-from ..files import LARGEST, digest_of, made_here, ready
+from ..files import LARGEST, digest_of, made_here, ready, writing
 from ..words import shown
 
 if TYPE_CHECKING:
@@ -363,6 +363,8 @@ def check_place(out: Path, *, force: bool) -> None:
         out: the file, of any kind.
         force: replace whatever is there, and make the folders that are missing.
     """
+    with writing(out), suppress(FileNotFoundError):
+        out.lstat()  # a name may be too long
     check_folder(out.parent, f"--out {shown(str(out))!r}", force=force)
     ready(out.parent)
     if out.exists() and not out.is_file():

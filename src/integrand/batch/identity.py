@@ -39,6 +39,9 @@ DEPTH = 12
 MOST_PARTS = 100
 """Lists and dicts that are longer count by a digest: they are data."""
 
+LONGEST_TEXT = 10_000
+"""Texts of more characters count by a digest: they are data."""
+
 MOST_DESCRIBED = 5000
 """The most functions, objects and containers that are described; what comes after them counts by its kind alone."""
 
@@ -90,6 +93,8 @@ class Describer:
     def described(self, value: object, depth: int = 0) -> Any:
         """A value as JSON."""
         if _is_plain(value):
+            if isinstance(value, str) and len(value) > LONGEST_TEXT:
+                return {"digest": digest_of_input(value), "length": len(value)}
             return value
         if isinstance(value, Path) and value.is_file():  # weights, a vocabulary: what is in it counts too
             return {"path": str(value), "digest": digest_of(value, most=sys.maxsize)[:16]}

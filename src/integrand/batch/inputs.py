@@ -7,26 +7,24 @@ becomes a row with that problem, and the run goes on.
 from __future__ import annotations
 
 import csv
-import gzip
-import io
-import json
 import math
 import os
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..bounded_reading import MAX_ROW, RowLines, TextLines, bounded_text
 from ..errors import FileError, IntegrandError, OptionError
-from ..files import reading
+from ..schema import parsed
 from ..words import first_line, shortened, shown
-from .rows import Column, arrow, check_columns, key_text, plain
+from .parquet_files import BLOCK, parquet_rows, row_count
+from .rows import Column, check_columns, key_text, plain
 from .table import FILES, MANIFEST
 
 Key = str | Callable[[Any], object] | None
@@ -34,12 +32,6 @@ Key = str | Callable[[Any], object] | None
 
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 """The endings of files that are tables of inputs."""
-
-BLOCK = 256
-"""Rows of a table that are taken at a time."""
-
-LONGEST_LINE = 1 << 26
-"""The most characters of a line of a table: a longer one would be held in memory as a whole."""
 
 
 @dataclass(frozen=True)
@@ -142,14 +134,13 @@ def _one(item: Any, place: str, own: str, key: Key, column: str | None, carry: M
     columns = {name: plain(row.get(of)) for of, name in carry.items()}
     try:
         named = place if key is None else row[key] if isinstance(key, str) else key(item)
+        if (named := plain(named)) is None or (isinstance(named, float) and math.isnan(named)) or (text := str(named)) == "":
+            return KeyedInput(own, None, columns, "it has no key: the value that should tell it from all others is empty")
     except IntegrandError:
         raise
-    except Exception as error:  # the user's function, on an input that is not as it should be
+    except Exception as error:  # the user's function, on an input that is not as it should be; a number without end
         return KeyedInput(own, None, columns, f"its key cannot be told ({type(error).__name__}: {first_line(error)})")
-    named = plain(named)
-    if named is None or (isinstance(named, float) and math.isnan(named)) or str(named) == "":
-        return KeyedInput(own, None, columns, "it has no key: the value that should tell it from all others is empty")
-    return KeyedInput(key_text(str(named)), item if column is None else row[column], columns)
+    return KeyedInput(key_text(text), item if column is None else row[column], columns)
 
 
 def source_of(source: object) -> InputSource:
@@ -324,7 +315,7 @@ def _on_disk(path: Path) -> InputSource:
         return InputSource(lambda: _files(path), sum(1 for _ in _files(path)), "files")
     name = path.name.lower()
     readers: dict[str, Callable[[Path], Iterator[tuple[Any, str]]]] = {
-        ".parquet": _parquet,
+        ".parquet": parquet_rows,
         ".csv": lambda one: _delimited(one, ","),
         ".tsv": lambda one: _delimited(one, "\t"),
         ".jsonl": _json_lines,
@@ -334,7 +325,7 @@ def _on_disk(path: Path) -> InputSource:
     if read is None or not path.exists():
         problem = "is not there" if not path.exists() else "has another ending"
         raise FileError(f"{shown(str(path))} {problem}; expected a folder, or a file that ends in {', '.join(TABLES)}.")
-    total = _parquet_rows(path) if name.endswith(".parquet") else None
+    total = row_count(path) if name.endswith(".parquet") else None
     return InputSource(lambda: ((row, why, str(i)) for i, (row, why) in enumerate(read(path))), total, "rows")
 
 
@@ -361,40 +352,6 @@ def _files(folder: Path, under: str = "") -> Iterator[tuple[Any, str, str]]:
             yield None, f"it is a link to {to}", key_text(place)
 
 
-def _parquet_rows(path: Path) -> int:
-    pa = arrow()
-    try:
-        return int(pa.parquet.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected a Parquet file.") from None
-
-
-def _parquet(path: Path) -> Iterator[tuple[Any, str]]:
-    pa = arrow()
-    try:
-        with pa.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=BLOCK):
-                yield from ((row, "") for row in batch.to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(f"{shown(str(path))} cannot be read ({first_line(error)}); expected a Parquet file.") from None
-
-
-@contextmanager
-def _text(path: Path, what: str) -> Iterator[IO[str]]:
-    """Open a file of text, packed or not. Bytes that are no text come as halves of characters, for :func:`_not_text`."""
-    with reading(path, what=what) as file:
-        raw: Any = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
-        try:
-            utf_16 = raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # as spreadsheets save "Unicode text"
-            encoding = "utf-16" if utf_16 else "utf-8-sig"
-            with io.TextIOWrapper(raw, encoding, "replace" if utf_16 else "surrogateescape", newline="") as text:
-                yield text
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise FileError(
-                f"{shown(str(path))} cannot be unpacked ({first_line(error)}); expected {what}. Check that all of it is there."
-            ) from None
-
-
 def _not_text(text: str) -> str:
     """What is wrong with a text that has bytes which are no UTF-8; empty if it has none."""
     if text.isascii():
@@ -408,22 +365,23 @@ def _not_text(text: str) -> str:
 
 def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
     """The rows of a table of text; one with more or fewer cells than the heading has is a problem of its own."""
-    with _text(path, "a table") as text:
-        lines = _TextLines(text)
+    with bounded_text(path, what="a table") as text:
+        lines = RowLines(text, delimiter)
         rows = csv.reader(lines, delimiter=delimiter)
         heading, why = _cells(rows)
         if why or not heading:
             said = f" that can be read ({why})" if why else ""
             raise FileError(f"{shown(str(path))} has no heading{said}; expected a table with one in its first line.")
-        if twice := [name for name in heading if heading.count(name) > 1]:
-            raise FileError(f"{shown(str(path))} has two columns {shown(twice[0])!r}; expected one of each name. Rename one.")
+        if len(set(heading)) < len(heading):
+            twice = next(name for name, count in Counter(heading).items() if count > 1)
+            raise FileError(f"{shown(str(path))} has two columns {shown(twice)!r}; expected one of each name. Rename one.")
         while True:
+            lines.begin()
             cells, why = _cells(rows)
             if cells is None and not why:
                 return
             if cells is not None and lines.ended:  # more was wanted than there is
                 why = f"a quotation mark in it is never closed, so that the {lines.taken:,} lines to the end are one row"
-            lines.taken = 0
             if not why and cells and len(cells) != len(heading):
                 why = f"it has {len(cells)} cells; expected {len(heading)}, as the heading has"
             if why:
@@ -432,26 +390,9 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[Any, str]]:
                 yield dict(zip(heading, cells, strict=True)), ""
 
 
-class _TextLines:
-    """The lines of a text, which tells whether its end was met, and how many lines were taken since somebody looked."""
-
-    def __init__(self, text: IO[str]) -> None:
-        self._text, self.ended, self.taken = text, False, 0
-
-    def __iter__(self) -> _TextLines:
-        return self
-
-    def __next__(self) -> str:
-        if not (line := self._text.readline()):
-            self.ended = True
-            raise StopIteration
-        self.taken += 1
-        return line
-
-
 def _cells(rows: Any) -> tuple[list[str] | None, str]:
     """The next row of a table of text, None at its end, and what is wrong with it."""
-    before = csv.field_size_limit(LONGEST_LINE)  # the module's own limit is less than a page of text
+    before = csv.field_size_limit(MAX_ROW)  # the module's own limit is less than a page of text
     try:
         cells = next(rows, None)
     except csv.Error as error:
@@ -463,16 +404,24 @@ def _cells(rows: Any) -> tuple[list[str] | None, str]:
 
 def _json_lines(path: Path) -> Iterator[tuple[Any, str]]:
     """The objects of a file with one on each line."""
-    with _text(path, "a file with a JSON object on each line") as text:
-        while line := text.readline(LONGEST_LINE):
+    with bounded_text(path, what="a file with a JSON object on each line") as text:
+        lines = TextLines(text)
+        while True:
+            try:
+                line = next(lines, "")
+            except csv.Error as error:
+                yield None, f"it cannot be read ({error})"
+                continue
+            if not line:
+                return
             if not line.strip():
                 continue
             if why := _not_text(line):
                 yield None, why
                 continue
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield None, f"it is no JSON ({first_line(error)})"
+                row = parsed(line, what="the line", once=False)
+            except FileError as error:
+                yield None, f"it is no JSON ({error})"
                 continue
             yield (row, "") if isinstance(row, dict) else (None, f"it is a {type(row).__name__}; expected an object: {{...}}")

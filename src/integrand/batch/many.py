@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ..bounded_reading import ChangeRecord
 from ..errors import (
     ConvergenceWarning,
     GradientError,
@@ -649,6 +650,9 @@ def explain_many(
 
     Returns:
         How the run went, and the table.
+
+    Raises:
+        FileError: the source cannot be read, or its file changed meanwhile: inputs may be missing. What is done is kept.
     """
     if attributions not in KEEPING:
         raise OptionError(f"got attributions={attributions!r}; expected one of {', '.join(KEEPING)}.")
@@ -658,15 +662,18 @@ def explain_many(
     made = made_with(settings_of(explain), task.together, window_size(task), settings, key)
     summary: BatchSummary[KeyedInput] = BatchSummary()
     start = time.monotonic()
+    change = ChangeRecord()
     with (
         TableStore.opened(folder, Manifest(made, attributions, title), again=again) as store,
         stopped_by_signals() as stop,
         watching(progress, total) as watch,
     ):
-        for outcome in explain_each(task, inputs, store, watcher=watch, retry_failed=retry_failed, stop=stop):
+        each = change.until_changed(inputs)
+        for outcome in explain_each(task, each, store, watcher=watch, retry_failed=retry_failed, stop=stop):
             # Not the input itself, which may be large: failures are held until the end.
             summary.add(replace(outcome, item=replace(outcome.item, item=None)) if outcome.failed else outcome)
         store.finish()
+    change.check()
     return ManyExplained(ExplainedTable.open(folder), summary, time.monotonic() - start)
 
 

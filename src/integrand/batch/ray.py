@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from .. import errors
+from ..bounded_reading import ChangeRecord
 from ..errors import FileError, IntegrandError, MissingExtraError, OptionError, quiet
 from ..words import first_line, shown
 from .identity import digest_of_input, settings_of
@@ -344,9 +345,12 @@ class InputReading:
         seen = KeyIndex()
         try:
             inputs, _total = inputs_of(self.source, key=self.key, column=self.column, carry=self.carry)
-            while window := tuple(itertools.islice(inputs, self.window)):
+            change = ChangeRecord()
+            each = change.until_changed(inputs)
+            while window := tuple(itertools.islice(each, self.window)):
                 repeated = frozenset(i for i, one in enumerate(window) if not _first(seen, one.key))
                 yield _block(InputWindow(window, repeated))
+            change.check()
         except Exception as error:
             yield _block(InputWindow(stop=StopNotice.of(error, "the inputs cannot be read")))
 

@@ -35,6 +35,9 @@ FAILED = "failed"
 MOST_VALUES = 4096
 """Inputs with more features have their attributions in a file beside the table, unless something else is asked for."""
 
+MAX_BITS = 4096
+"""Bits of a whole number that is written in decimals."""
+
 Column = bool | int | float | str | None
 """A value of a column that the input brought along."""
 
@@ -258,6 +261,8 @@ def plain(value: Any) -> Any:
     """A value of a column: numbers of numpy and torch as Python has them, everything that is no number as text."""
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         value = value.tolist()
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return hex(value)  # in decimals, Python refuses to write it
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
@@ -307,6 +312,7 @@ def arrow() -> Any:
     """The package pyarrow; an error that names the extra if it is not installed."""
     try:
         import pyarrow as pa
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
         raise MissingExtraError("pyarrow", "batch", "a table of many inputs") from None

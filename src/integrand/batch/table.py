@@ -28,10 +28,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..bounded_reading import file_stamp
 from ..errors import FileError, OptionError
 from ..files import locked, read_bytes, ready, remove, replacing, write_bytes
 from ..version import generator
-from ..words import first_line, shortened, shown
+from ..words import byte_size, first_line, shortened, shown
+from .parquet_files import BLOCK, OpenParquet, parquet_file, row_count
 from .rows import FAILED, KEEPING, Keeping, Row, TableLayout, arrow, check_columns, key_text
 
 if TYPE_CHECKING:
@@ -136,7 +138,13 @@ class Manifest:
             "attributions": self.keep,
             "settings": json.loads(_canonical(self.settings)),
         }
-        write_bytes(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+        raw = (json.dumps(said, indent=1) + "\n").encode()
+        if len(raw) > LARGEST_MANIFEST:
+            raise OptionError(
+                f"got settings of {byte_size(len(raw))} for a table; expected at most {byte_size(LARGEST_MANIFEST)}. Pass "
+                "large values as arrays, of which a digest is kept."
+            )
+        write_bytes(folder / MANIFEST, raw)
 
     def check_same(self, other: Manifest, folder: Path) -> None:
         """Refuse to add rows to a table that was made with other settings; the error says what differs.
@@ -222,16 +230,15 @@ def write_part(path: Path, table: pa.Table) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn an error in reading a part into one that says what to do."""
-    pa = arrow()
-    try:
-        yield
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise FileError(
-            f"{shown(str(path))} cannot be read ({first_line(error)}); expected a part as it was written. Move it away: the "
-            "same run then explains its inputs again."
-        ) from None
+def _part(path: Path) -> Iterator[tuple[OpenParquet, TableLayout]]:
+    """Open a part whose columns are those of a table of ours, and have the types of its layout."""
+    advice = " Move it away: the same run then explains its inputs again."
+    with parquet_file(path, what="a part as it was written", advice=advice) as opened:
+        schema = opened.schema
+        layout = TableLayout.read(schema)
+        if wrong := [part.name for part in layout.schema() if part.name in schema.names and schema.field(part.name) != part]:
+            raise ValueError(f"its column {shown(wrong[0])} is a {shown(str(schema.field(wrong[0]).type))}")
+        yield opened, layout
 
 
 def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -240,14 +247,8 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FileError: the part cannot be read; the message says what to do.
     """
-    # Read ahead, parts come through threads of Arrow, which let go of their buffers when they please: while Python is shutting
-    # down, that aborts the process after its work is done.
-    with (
-        _reading(path),
-        path.open("rb") as opened,
-        arrow().parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file,
-    ):
-        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+    with _part(path) as (opened, _):
+        return opened.whole(columns)
 
 
 def name_of(key: str) -> bytes:
@@ -320,8 +321,7 @@ def _identities(path: Path) -> Iterator[tuple[str, str, bool, str | None]]:
     """Key, digest of the input, success and file of the rows of a part."""
     names = ("key", "input_digest", "status", "attribution_file")
     table = read_part(path, names)
-    with _reading(path):
-        columns = [table.column(name).to_pylist() for name in names]
+    columns = [table.column(name).to_pylist() for name in names]
     for key, digest, status, file in zip(*columns, strict=True):
         yield key, digest or "", status != FAILED, file
 
@@ -388,9 +388,8 @@ def layout_of(parts: Sequence[Path]) -> TableLayout:
     """The layout that holds the rows of all of some parts."""
     found = TableLayout()
     for path in parts:
-        schema = _schema(path)
-        with _reading(path):
-            found = found.union(TableLayout.read(schema))
+        with _part(path) as (_, layout):
+            found = found.union(layout)
     return found
 
 
@@ -414,9 +413,8 @@ def _merge_small(folder: Path) -> None:
 
 def _unpacked(path: Path) -> int:
     """About how many bytes the rows of a part take in memory."""
-    pa = arrow()
-    with _reading(path), path.open("rb") as file:
-        about = pa.parquet.read_metadata(file)
+    with _part(path) as (opened, _):
+        about = opened.file.metadata
     unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     return int(unpacked + about.num_rows * ROW_BYTES)
 
@@ -615,9 +613,8 @@ def _tabled(row: Row) -> Row:
 
 def _schema(path: Path) -> pa.Schema:
     """The columns of a part."""
-    pa = arrow()
-    with _reading(path), path.open("rb") as file:
-        return pa.parquet.read_schema(file)
+    with _part(path) as (opened, _):
+        return opened.schema
 
 
 def _size_of(row: Row) -> int:
@@ -662,15 +659,14 @@ class PartsSnapshot:
     def __len__(self) -> int:
         """How many inputs have a row."""
         with self._steady(self.parts):
-            return sum(map(_rows_in, self.parts)) - sum(map(len, self._outdated.values()))
+            return sum(map(row_count, self.parts)) - sum(map(len, self._outdated.values()))
 
     @staticmethod
     def _stamp(path: Path) -> tuple[int, int, int] | None:
         try:
-            found = path.stat()
+            return file_stamp(path.stat())
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
 
     @contextmanager
     def _steady(self, parts: Sequence[Path]) -> Iterator[None]:
@@ -694,12 +690,6 @@ class PartsSnapshot:
             with suppress(TableChangedError):
                 return read(PartsSnapshot(folder))
         return read(PartsSnapshot(folder))
-
-
-def _rows_in(path: Path) -> int:
-    """How many rows a part has."""
-    with _reading(path), path.open("rb") as file:
-        return int(arrow().parquet.read_metadata(file).num_rows)
 
 
 @dataclass(frozen=True)
@@ -761,7 +751,9 @@ class ExplainedTable:
                     if before is not None:
                         new = ~np.isin(names, before)
                         table, names = table.filter(arrow().array(new)), names[new]
-                    yield from TableLayout.read(table.schema).rows(table)
+                    layout = TableLayout.read(table.schema)
+                    for begin in range(0, table.num_rows, BLOCK):
+                        yield from layout.rows(table.slice(begin, BLOCK))
                     given.append(names)
                 return
             except TableChangedError:

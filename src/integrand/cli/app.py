@@ -57,6 +57,10 @@ class CommandEntry:
         return command
 
 
+begun: list[bool] = []
+"""Holds something once a command has begun."""
+
+
 def _worded(function: Callable[..., Any] | None, options: frozenset[str]) -> Callable[..., Any]:
     """A command whose errors and notes give advice in terms of its own options, not of Python's keywords."""
 
@@ -64,6 +68,7 @@ def _worded(function: Callable[..., Any] | None, options: frozenset[str]) -> Cal
         from ..apps.command_line import has_options, in_options
 
         assert function is not None
+        begun.append(True)
         token = has_options.set(options)
         try:
             return function(*args, **kwargs)

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -396,14 +397,19 @@ def _parsed(raw: bytes, name: str) -> Any:
 
 
 def _check_once(node: Any, seen: set[int]) -> None:
-    """Refuse a name that a mapping has twice: YAML would take the last without a word. What is named again counts once."""
+    """Refuse a name that a mapping has twice, as YAML would take the last without a word, and copies of mappings (``<<``).
+
+    What is named again counts once.
+    """
     inside = getattr(node, "value", None)
     if not isinstance(inside, list) or id(node) in seen:
         return
     seen.add(id(node))
     pairs = [one for one in inside if isinstance(one, tuple)]
-    names = [key.value for key, _ in pairs if isinstance(key.value, str)]
-    if len(set(names)) < len(names):
-        raise ValueError(f"the name {said(next(one for one in names if names.count(one) > 1))} comes twice")
+    if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in pairs):
+        raise ValueError("it has a name << that copies another mapping; write out what it stands for")
+    names = Counter(key.value for key, _ in pairs if isinstance(key.value, str))
+    if (twice := next((name for name, count in names.items() if count > 1), None)) is not None:
+        raise ValueError(f"the name {said(twice)} comes twice")
     for one in [value for _, value in pairs] or inside:
         _check_once(one, seen)

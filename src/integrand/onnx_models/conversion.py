@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,7 +93,7 @@ def from_onnx(
     wanted = installed(CONVERTERS if converter == "auto" else (converter,))
     model, name = read_onnx(source)
     if model.functions:
-        model = onnx_package().inliner.inline_local_functions(model)
+        model = import_module("onnx.inliner").inline_local_functions(model)  # which onnx itself does not import
     original = pruned(model, output, name)
     model = copied(original)
     fixed = with_constants(model, constants or {})

@@ -83,7 +83,8 @@ def _value(info: ValueInfoProto, what: str) -> OnnxValue:
     try:
         dtype = torch.from_numpy(np.zeros(1, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))).dtype
     except (TypeError, KeyError, ValueError):
-        name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+        names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
+        name = names.get(tensor.elem_type, f"number {tensor.elem_type}")
         raise ModelError(f"the {what} {shown(info.name)!r} is of type {name}, which torch has not; expected numbers.") from None
     if not tensor.HasField("shape"):
         return OnnxValue(info.name, dtype, None)

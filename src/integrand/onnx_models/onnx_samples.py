@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, ModelError
 from ..words import shown
 from .onnx_graphs import OnnxValue, Side, inputs_of, table_rows
 
@@ -26,6 +27,9 @@ SEVERAL = 3
 PICTURES = (224, 64, 32, 320, 640)
 SEQUENCES = (16, 64, 224, 512, 576, 1024, 4096, 16000, 3, 1)
 """Sizes that are tried for free sides: until onnxruntime takes them."""
+
+MAX_DRAWN = 1 << 28
+"""Numbers of an input that is drawn: 2 GiB in float64."""
 
 Sample = dict[str, Tensor]
 
@@ -155,6 +159,11 @@ def _drawn(
         return sizes.get(side, size) if side is not None else size
 
     shape = [length(i, side) for i, side in enumerate(sides)]
+    if math.prod(shape) > MAX_DRAWN:
+        raise ModelError(
+            f"the input {shown(value.name)!r} has the shape {tuple(shape)}; expected at most {MAX_DRAWN:,} numbers, on which "
+            "the conversion can be checked. Export the network with a smaller input."
+        )
     if value.dtype.is_floating_point:
         drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
         return (drawn.abs() if positive else drawn).to(value.dtype)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from types import FrameType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -350,10 +353,40 @@ def forward_mode(function: Callable[..., Leaves], points: Leaves, velocities: Le
     >>> speeds
     (tensor([12.]),)
     """
-    with _FORWARD_MODE:
+    with _FORWARD_MODE, _signals_held():
         _load_forward_mode()
         values, speeds, *_ = torch.func.jvp(function, points, velocities)
         return values, speeds
+
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGHUP", "SIGTERM", "SIGALRM", "SIGBREAK", "SIGINT") if hasattr(signal, name)]
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Handle signals that come meanwhile, such as Ctrl-C, at the end, the second of a kind at once.
+
+    An exception that a handler raises where torch enters or leaves a level leaves that level wrong until the process ends.
+    """
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    arrived: dict[int, FrameType | None] = {}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if number in arrived:
+            handlers[number](number, frame)
+        arrived[number] = frame
+
+    try:
+        for number in _SIGNALS if threading.current_thread() is threading.main_thread() else ():
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, hold)
+        yield
+    finally:
+        for number, handler in handlers.items():  # that of SIGINT last: once it is back, it may end this
+            signal.signal(number, handler)
+        for number, frame in arrived.items():
+            handlers[number](number, frame)
 
 
 @cache

@@ -123,7 +123,7 @@ def test_other_places_are_refused(tmp_path: Path) -> None:
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soundfile.write(tmp_path / "long.flac", np.zeros(8000 * 700), 8000)  # ten minutes and more in a few bytes
-    with pytest.raises(FileError, match=r"has 700 s; expected at most 600 at once.*--start 0 --end 60"):
+    with pytest.raises(FileError, match=r"has 700 s .*; expected at most 600 s at once.*--start 0 --end 60"):
         read(tmp_path / "long.flac")
     assert read(tmp_path / "long.flac", start=690, end=691).seconds == 1.0
     monkeypatch.setattr(sound_files, "LARGEST", 1000)

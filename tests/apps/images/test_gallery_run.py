@@ -262,6 +262,7 @@ def test_an_error_that_ends_the_run_leaves_an_index_of_what_is_done(studio: Stud
     assert "5 are still to come" in studio.index()
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_a_run_that_is_told_to_end_leaves_what_is_done(studio: Studio) -> None:
     photos = [studio.photo(f"{n}.png", b"%d" % n) for n in range(4)]
     studio.hook = lambda file: os.kill(os.getpid(), signal.SIGTERM) if file == photos[2] else None

@@ -569,3 +569,18 @@ def test_a_panorama_is_framed_within_memory() -> None:
 
 def test_what_fuzzing_makes_is_a_photo_or_one_of_our_errors(tmp_path: Path) -> None:
     assert fuzzed(photo_seeds(), photo_trial(tmp_path), count=250, seed=1) == []
+
+
+def test_the_terminal_hears_nothing_of_libtiff(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It writes to standard error by itself."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(
+        buffer, "TIFF", compression="tiff_lzw"
+    )
+    data = bytearray(buffer.getvalue())
+    data[100:1000] = b"\xff" * 900
+    (tmp_path / "a.tif").write_bytes(data)
+    with pytest.raises(FileError, match="cannot be read"):
+        read(tmp_path / "a.tif")
+    os.write(2, b"heard again")
+    assert capfd.readouterr().err == "heard again"

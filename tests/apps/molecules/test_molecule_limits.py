@@ -15,6 +15,7 @@ from rdkit import Chem
 
 from benchmarks.fuzz_inputs import molecule_seeds, molecule_trial
 from benchmarks.fuzz_inputs import short_run as fuzzed
+from integrand import bounded_reading
 from integrand.apps.molecules import molecule_files as module
 from integrand.apps.molecules import molgraph
 from integrand.apps.molecules.molecule_files import LINE, RECORD, Record, records
@@ -40,7 +41,7 @@ class Counted(io.TextIOWrapper):
 @pytest.mark.parametrize("ending", [".smi", ".csv", ".sdf"])
 def test_a_long_line_is_a_problem_of_its_own(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read past, never held; what comes before and after it is there."""
-    monkeypatch.setattr(module.io, "TextIOWrapper", Counted)
+    monkeypatch.setattr(bounded_reading.io, "TextIOWrapper", Counted)
     monkeypatch.setattr(Counted, "held", 0)
     long = "C" * (3 * LINE)
     texts = {
@@ -88,7 +89,7 @@ def test_a_quote_that_is_not_closed_ends_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sign", [b"\n", b"C", b"C\n", b"$$$$\n", b'"\n', b"\0"])
 def test_a_compressed_bomb_goes_off_early(tmp_path: Path, ending: str, sign: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousandfold: a megabyte stands for as many gigabytes as one likes."""
-    monkeypatch.setattr(module, "FREE", 10_000)
+    monkeypatch.setattr(bounded_reading, "FREE", 10_000)
     data = gzip.compress(b"smiles\nC\n" + sign * (1_000_000 // len(sign)))
     assert len(data) < 4000
     (tmp_path / f"a{ending}").write_bytes(data)

@@ -32,7 +32,7 @@ def test_what_is_no_fasta_file(tmp_path: Path) -> None:
         (b"ACGT\n", "begins with 'ACGT'; expected a FASTA file"),
         (b"\n\n", "holds no sequence"),
         (b">a\nAC\0GT\n", "is no text"),
-        (gzip.compress(b">a\nACGT\n" * 999)[:-20], "is damaged"),
+        (gzip.compress(b">a\nACGT\n" * 999)[:-20], "cannot be unpacked"),
     ]:
         file.write_bytes(content)
         with pytest.raises(FileError, match=said):

@@ -7,6 +7,7 @@ import importlib
 import math
 import os
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -35,6 +36,15 @@ CANCELLED = 0.01
 
 MOST_CHANNELS = 64
 """The most channels of a recording that are mixed."""
+
+MAX_FRAMES = 1 << 26
+"""Samples of a channel that are held at once, in 270 MB: ten minutes at 96 kHz, five at 192."""
+
+MAX_SAMPLES = 1 << 29
+"""Samples of all channels that are read at once: some seconds' work, however small the file."""
+
+BLOCK = 1 << 20
+"""Samples of all channels that are mixed at a time."""
 
 EXPECTED = "a sound file (WAV, FLAC, Ogg, MP3, AIFF)"
 CONVERT = "Convert others first: ffmpeg -i recording.m4a recording.wav"
@@ -126,12 +136,14 @@ def read(
         opened.seek(0)
         try:
             with soundfile.SoundFile(opened) as sound:
-                found, first = _frames(sound, name, start, end)
+                blocks, first = _blocks(sound, name, start, end)
+                mixed, notes = _mixed(blocks, int(sound.channels), channel, name)
                 own = int(sound.samplerate)
+        except MemoryError:
+            raise FileError(f"{name} does not fit into memory. Take a part: start=0, end=60 (--start 0 --end 60).") from None
         except (soundfile.SoundFileError, TypeError) as error:
             said = first_line(error).removeprefix("Error opening ").rpartition(": ")[2]
             raise FileError(f"{name} cannot be read as sound ({said}); expected {EXPECTED}. {CONVERT}") from error
-    mixed, notes = _mixed(found, channel, name)
     if start is not None or end is not None:
         notes = (*notes, _cut(first, first + len(mixed) / own))
     heard = _checked(Sound(mixed, own, file.name, start=first, notes=notes, digest=digest.hexdigest()))
@@ -169,7 +181,8 @@ def sound_of(given: object, rate: int | None = None, *, name: str = "sound") -> 
     scale = 1.0 if array.dtype.kind == "f" else float(2 ** (8 * array.dtype.itemsize - 1))
     shift = scale if array.dtype.kind == "u" else 0.0
     floats = ((array.astype(np.float64) - shift) / scale).astype(np.float32)
-    samples, notes = _mixed(np.atleast_2d(floats).T, None, name)
+    whole = np.atleast_2d(floats).T
+    samples, notes = _mixed([whole], whole.shape[1], None, name)
     return _checked(Sound(samples, check_rate(rate, "rate"), name, notes=notes))
 
 
@@ -188,8 +201,8 @@ def _soundfile() -> Any:
         raise MissingExtraError("soundfile", "audio", "reading sound files") from None
 
 
-def _frames(sound: Any, name: str, start: float | None, end: float | None) -> tuple[Samples, float]:
-    """The samples of a part of an open file, (n, channels) in float32, and the second at which it begins."""
+def _blocks(sound: Any, name: str, start: float | None, end: float | None) -> tuple[Iterator[Samples], float]:
+    """The samples of a part of an open file, in blocks of (n, channels) in float32, and the second at which it begins."""
     rate, frames, channels = int(sound.samplerate), int(sound.frames), int(sound.channels)
     if not LOWEST <= rate <= HIGHEST or not 1 <= channels <= MOST_CHANNELS:
         raise FileError(
@@ -199,15 +212,16 @@ def _frames(sound: Any, name: str, start: float | None, end: float | None) -> tu
     if frames <= 0:
         raise FileError(f"{name} has no samples; expected {EXPECTED} with at least one.")
     first, last = _stretch(start, end, frames / rate, name)
-    if last - first > LONGEST:
+    longest = min(LONGEST, MAX_FRAMES / rate, MAX_SAMPLES / channels / rate)
+    if last - first > longest:
         raise FileError(
-            f"{name} has {last - first:,.0f} s; expected at most {LONGEST:.0f} at once. Take a part: start=0, end=60 "
-            "(--start 0 --end 60)."
+            f"{name} has {last - first:,.0f} s of {channels} channel(s) at {rate:,} samples per second; expected at most "
+            f"{longest:.0f} s at once. Take a part: start=0, end=60 (--start 0 --end 60)."
         )
     begin = min(frames - 1, round(first * rate))
     sound.seek(begin)
-    found: Samples = sound.read(max(1, round(last * rate) - begin), dtype="float32", always_2d=True)
-    return found, begin / rate
+    count, block = max(1, round(last * rate) - begin), BLOCK // channels
+    return (sound.read(min(block, count - i), dtype="float32", always_2d=True) for i in range(0, count, block)), begin / rate
 
 
 def _stretch(start: float | None, end: float | None, seconds: float, name: str) -> tuple[float, float]:
@@ -225,21 +239,24 @@ def _cut(first: float, last: float) -> str:
     return f"the part from {first:.6g} to {last:.6g} s of the recording{counted}"
 
 
-def _mixed(found: Samples, channel: int | None, name: str) -> tuple[Samples, tuple[str, ...]]:
-    """One channel of (n, channels), and what was done."""
-    count = found.shape[1]
-    if channel is not None:
-        if not 1 <= channel <= count:
-            raise OptionError(f"got channel={channel!r} for {shown(name)}, which has {count}; expected 1 to {count}.")
-        return np.ascontiguousarray(found[:, channel - 1]), (f"channel {channel} of {count}",) if count > 1 else ()
-    if count == 1:
-        return np.ascontiguousarray(found[:, 0]), ()
-    mixed = found.mean(1, dtype=np.float64)
+def _mixed(blocks: Iterable[Samples], count: int, channel: int | None, name: str) -> tuple[Samples, tuple[str, ...]]:
+    """One channel of blocks of (n, channels), and what was done."""
+    if channel is not None and not 1 <= channel <= count:
+        raise OptionError(f"got channel={channel!r} for {shown(name)}, which has {count}; expected 1 to {count}.")
+    if count == 1 or channel is not None:
+        place = (channel or 1) - 1
+        alone = np.concatenate([block[:, place] for block in blocks])
+        return alone, (f"channel {channel} of {count}",) if count > 1 else ()
+    parts, power, mixed_power = [], np.zeros(count), 0.0
+    for block in blocks:
+        mixed = block.mean(1, dtype=np.float64)
+        power += np.square(block, dtype=np.float64).sum(0)
+        mixed_power += float(np.square(mixed).sum())
+        parts.append(mixed.astype(np.float32))
     notes: tuple[str, ...] = (f"{count} channels were mixed: their mean is explained",)
-    loudest = math.sqrt(float(np.square(found, dtype=np.float64).mean(0).max()))
-    if math.sqrt(float(np.square(mixed).mean())) < CANCELLED * loudest:
+    if math.sqrt(mixed_power) < CANCELLED * math.sqrt(power.max()):
         notes = (*notes, "the channels cancel each other: hardly anything is left of them; take one (channel=1, --channel 1)")
-    return mixed.astype(np.float32), notes
+    return np.concatenate(parts), notes
 
 
 def _checked(sound: Sound) -> Sound:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -15,11 +15,15 @@ from torch import Tensor
 
 from ...errors import FileError, OptionError
 from ...files import read_bytes
-from ...words import first_line, shown
+from ...schema import parsed
+from ...words import shown
 from .graph_inputs import geometric
 
 LARGEST_GRAPH = 256 << 20
 """The most bytes of a file; a graph of a million edges has some 60 MB."""
+
+MAX_IDENTITIES = 8_192
+"""Nodes without features, each of which gets a column of its own: at so many they take 270 MB."""
 
 WHAT = "a graph as node-link JSON"
 RESERVED = ("id", "name", "label", "x")
@@ -63,12 +67,11 @@ def read_graph(path: str | PathLike[str], *, features: Sequence[str] | None = No
         FileError: it is no such file; the message says where.
     """
     file = Path(path)
+    raw = read_bytes(file, what=WHAT, most=LARGEST_GRAPH)
     try:
-        held = json.loads(read_bytes(file, what=WHAT, most=LARGEST_GRAPH))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{shown(str(file))} is no JSON ({first_line(error)}); expected {WHAT}.") from None
+        held = parsed(raw, what=WHAT, once=False)
+    except FileError as error:
+        raise FileError(f"{shown(str(file))} is no JSON ({error})") from None
     return parsed_graph(held, shown(str(file)), features=features)
 
 
@@ -138,9 +141,10 @@ def _features(
     if wanted is None and any("x" in one for one in nodes):
         rows = [one.get("x") for one in nodes]
         for i, row in enumerate(rows):
-            if not isinstance(row, list) or not all(map(_is_number, row)) or len(row) != len(rows[0] or ()):
-                raise FileError(f"{name}: node {i} has no list x of {len(rows[0] or ())} numbers; expected one for each node.")
-        width = len(rows[0] or ())
+            width = len(rows[0]) if isinstance(rows[0], list) else 0
+            if not isinstance(row, list) or not all(map(_is_number, row)) or len(row) != width:
+                count = f"{width} " if i else ""
+                raise FileError(f"{name}: node {i} has no list x of {count}numbers; expected one for each node.")
         return torch.tensor(rows, dtype=torch.float32).reshape(len(nodes), width), tuple(f"x{i}" for i in range(width)), ()
     columns = list(wanted) if wanted is not None else _numeric(nodes, RESERVED)
     for key in columns:
@@ -150,6 +154,11 @@ def _features(
             raise OptionError(
                 f"{name}: node {lacking} has no number {shown(key)!r}; expected attributes that are numbers for all: {known}."
             )
+    if not columns and len(nodes) > MAX_IDENTITIES:
+        raise FileError(
+            f"{name}: its {len(nodes):,} nodes have no features; expected some, or at most {MAX_IDENTITIES:,} nodes, each of "
+            "which gets its identity as one. Give nodes a list x."
+        )
     if not columns:
         called = tuple(f"is {one.get('name', one.get('label', one.get('id')))}" for one in nodes)
         return torch.eye(len(nodes)), called, ("The nodes have no features of their own: each got one, its identity.",)
@@ -176,4 +185,4 @@ def _numeric(entries: Sequence[Mapping[str, Any]], but: Sequence[str]) -> list[s
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+    return isinstance(value, (int, float)) and abs(value) < sys.float_info.max and not math.isnan(value)

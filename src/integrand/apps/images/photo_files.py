@@ -6,9 +6,11 @@ import hashlib
 import importlib
 import io
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FileError, InputError, MissingExtraError, quiet
-from ...files import digest_of, read_bytes
+from ...files import digest_of, read_bytes, unheard
 from ...words import short_repr, shown
 from .photo_headers import PhotoHeader, check_size, is_heic, look, orientation_of, orientation_of_xmp
 
@@ -144,7 +146,7 @@ def _photo(data: bytes, name: str, title: str) -> Photo:
     try:
         header = look(data, name)
         del data  # the header has what is needed of it
-        with quiet(), _opened(header, name) as image:
+        with quiet(), _without_complaints(header.kind), _opened(header, name) as image:
             pixels, notes = _read(image, header, name)
     except FileError:
         raise
@@ -153,6 +155,21 @@ def _photo(data: bytes, name: str, title: str) -> Photo:
     except Exception as error:  # Pillow's readers raise whatever comes up in a damaged file
         raise FileError(_why(name, error)) from error
     return Photo(pixels, title, tuple(notes), digest=digest)
+
+
+@contextmanager
+def _without_complaints(kind: str) -> Iterator[None]:
+    """Keep libtiff, which writes its complaints about a file to the terminal by itself, from doing so.
+
+    In the main thread only, where commands read: for a moment, nobody in the process can write to standard error.
+    """
+    if kind != "TIFF" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    with unheard(2):
+        yield
 
 
 def as_photo(photo: Photo | NDArray[np.uint8] | str | PathLike[str]) -> Photo:

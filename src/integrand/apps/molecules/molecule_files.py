@@ -7,22 +7,18 @@ molecule with a problem, or the end of the file, but never held in memory.
 from __future__ import annotations
 
 import csv
-import gzip
-import io
-import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
+from ...bounded_reading import FileVersion, TextLines, UnpackError, bounded_text
 from ...errors import FileError, InputError, MissingExtraError, OptionError
-from ...files import reading, text_file
+from ...files import text_file
 from ...render.molecule.molecule_drawing import printable
 from ...words import cells, finite, shown
 from .molgraph import check_atoms
@@ -43,12 +39,6 @@ LINE = 1 << 17
 
 RECORD = 1 << 20
 """The most characters of a record in an SD file, or of a row in a table."""
-
-RATIO = 200
-"""A compressed file may unpack to this many times its size, and to :data:`FREE` bytes; molecules come to 5 to 30 times."""
-
-FREE = 1 << 20
-"""The bytes to which any compressed file may unpack: what is short and repeats itself is no bomb."""
 
 NAMED = 20
 """The most headings of a table that an error names."""
@@ -96,7 +86,7 @@ class Record:
         return _from_block(self.text) if self.block else self.text
 
 
-class _Lines:
+class _Lines(TextLines):
     """The lines of a file, none of them longer than :data:`LINE`: of a longer one nothing is given but that it was there."""
 
     def __init__(self, file: IO[str], name: str) -> None:
@@ -106,29 +96,17 @@ class _Lines:
             file: the text.
             name: what the file is called, for messages.
         """
-        self._file, self._name = file, name
-        self.number = 0
-        self.size = 0  # characters given since this was last set to 0
+        super().__init__(file, LINE)
+        self._name = name
         self.long: list[Record] = []  # a record for each line that was too long and has not been taken yet
 
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self._file.readline(LINE + 1)
-        if not line:
-            raise StopIteration
-        self.number += 1
-        self.size += len(line)
-        if len(line) <= LINE:
-            return line
-        while line and not line.endswith("\n"):
-            line = self._file.readline(LINE)
+    def too_long(self) -> str:
+        """An empty line in place of one that was too long."""
         where = f"{self._name}, line {self.number}"
         self.long.append(Record("", where=where, problem=f"{where} has more than {LINE:,} characters; expected a molecule"))
         return "\n"
 
-    def too_long(self) -> Iterator[Record]:
+    def long_lines(self) -> Iterator[Record]:
         """The records of lines that were too long since this was last asked."""
         while self.long:
             yield self.long.pop(0)
@@ -137,7 +115,7 @@ class _Lines:
 Reader = Callable[[_Lines, str], Iterator[Record]]
 
 
-def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
+def records(path: Path, *, column: str | None = None, version: FileVersion | None = None) -> Iterator[Record]:
     """Read the molecules of a file one by one; a file that breaks off ends with a record that says so.
 
     Args:
@@ -145,14 +123,15 @@ def records(path: Path, *, column: str | None = None) -> Iterator[Record]:
             tables (``.csv``, ``.tsv``) a column of SMILES, and maybe one of names; ``.sdf`` records with their titles. All may
             be compressed (``.gz``).
         column: the heading of the SMILES in a table; without it, ``smiles`` or what comes next to that.
+        version: what an earlier reading has found in the file; another content is an error at the end.
     """
     read = _reader(path, column)
     count, name = 0, shown(path.name)
     try:
-        with _opened(path) as file:
+        with bounded_text(path, what="a file of molecules", errors="replace", newline=None, version=version) as file:
             for count, record in enumerate(read(_Lines(file, name), name), 1):  # noqa: B007, read after the loop
                 yield record
-    except (EOFError, zlib.error, csv.Error, gzip.BadGzipFile) as error:
+    except (UnpackError, csv.Error) as error:
         said = str(error).rstrip(".")
         if not count:
             raise FileError(f"{shown(str(path))} cannot be read ({said}); expected a file of molecules.") from None
@@ -232,36 +211,10 @@ def _reader(path: Path, column: str | None) -> Reader:
     raise FileError(f"got {shown(path.name or str(path))}; expected a file that ends in {known}, or in one of these and .gz.")
 
 
-class _Unpacked(gzip.GzipFile):
-    """A compressed file that ends with an error where it unpacks to more than :data:`RATIO` times its size."""
-
-    def __init__(self, packed: IO[bytes]) -> None:
-        super().__init__(fileobj=packed)
-        self._most = RATIO * os.fstat(packed.fileno()).st_size + FREE
-
-    def read1(self, size: int = -1) -> bytes:
-        """Read and unpack up to so many bytes."""
-        found = super().read1(size)
-        if self.tell() > self._most:
-            raise gzip.BadGzipFile(f"it unpacks to more than {RATIO} times its size")
-        return found
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file as text, compressed or not, in UTF-8 or UTF-16; undecodable bytes are replaced."""
-    packed = path.suffix.lower() == ".gz"
-    with reading(path, what="a file of molecules") as file, _Unpacked(file) if packed else file as raw:
-        start = raw.read(2)
-        raw.seek(0)
-        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        yield io.TextIOWrapper(cast(IO[bytes], raw), encoding=encoding, errors="replace")
-
-
 def _list(lines: _Lines, name: str) -> Iterator[Record]:
     headed = False
     for line in lines:
-        yield from lines.too_long()
+        yield from lines.long_lines()
         words = re.split(r"[\s,]+", line.strip(), maxsplit=1)  # no SMILES has a comma
         if not words[0] or words[0].startswith("#"):
             continue
@@ -275,7 +228,7 @@ def _list(lines: _Lines, name: str) -> Iterator[Record]:
 
 def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
     head = next((line for line in lines if line.strip()), "")
-    yield from lines.too_long()
+    yield from lines.long_lines()
     if not head:
         return
     mark = max(",;\t", key=head.count)
@@ -284,7 +237,7 @@ def _table(lines: _Lines, name: str, *, column: str | None) -> Iterator[Record]:
     names = told_apart_headings(headings)
     for row in csv.reader(_row_lines(lines), delimiter=mark):
         lines.size = 0
-        yield from lines.too_long()
+        yield from lines.long_lines()
         if not any(cell.strip() for cell in row):
             continue
         text = row[place].strip() if place < len(row) else ""
@@ -362,7 +315,7 @@ def _sdf(lines: _Lines, name: str) -> Iterator[Record]:
 
 def _from_sdf(kept: Sequence[str], lines: _Lines, where: str) -> Record:
     """A record of an SD file: a title, the mol block, then data (a line ``> <NAME>``, then the value)."""
-    long = list(lines.too_long())
+    long = list(lines.long_lines())
     end = next((i + 1 for i, line in enumerate(kept) if line.startswith("M  END")), len(kept))
     facts = [(_between(line), i) for i, line in enumerate(kept[end:-1], end) if line.startswith(">")]
     data = {found: kept[i + 1].strip() for found, i in facts if found is not None}

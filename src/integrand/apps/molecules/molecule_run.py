@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +17,7 @@ from ...batch.identity import digest_of_input, weights_digest
 from ...batch.many import BatchOutcome, BatchSummary, BatchTask, explain_each, stopped_by_signals
 from ...batch.rows import COLUMN_NAMES, Row
 from ...batch.table import Manifest, TableStore
+from ...bounded_reading import ChangeRecord, FileVersion
 from ...errors import FileError, InputError, IntegrandError, MissingExtraError, OptionError
 from ...version import version_of
 from ...words import shortened
@@ -64,16 +64,18 @@ class MoleculeRequest:
         smiles: the molecules that were typed.
         file: a file with more of them.
         column: the heading of the SMILES, if the file is a table.
+        version: of the file, when it was first read.
     """
 
     smiles: Sequence[str]
     file: Path | None
     column: str | None
+    version: FileVersion = field(default_factory=FileVersion, compare=False)
 
     def __iter__(self) -> Iterator[Record]:
         yield from (Record(text.strip()) for text in self.smiles)
         if self.file is not None:
-            yield from records(self.file, column=self.column)
+            yield from records(self.file, column=self.column, version=self.version)
 
     def survey(self) -> tuple[int, tuple[str, ...]]:
         """How many molecules there are, and the headings of what the file says of them.
@@ -263,22 +265,23 @@ def run(
     """
     screen = screen or Screen(None)
     task = MoleculeTask(job, lasting=folder)
-    seen = SeenMolecules(asked)
+    change = ChangeRecord()
     tally = MoleculeTally(task, total, kept=out is not None, retried=retry_failed)
     written, problem = 0, ""
     told = nullcontext() if out is None else stoppable(job.writer.command)  # without it, there is nothing to go on from
     with noted() as notes, opened_table(job, out, folder=folder, again=again) as store:
         with told, stopped_by_signals() as stop, _unwrapped():
             watch = screen.batch(total, "molecules")
-            for outcome in explain_each(task, seen.first(), store, watcher=watch, retry_failed=retry_failed, stop=stop):
+            molecules = change.until_changed(asked)
+            for outcome in explain_each(task, molecules, store, watcher=watch, retry_failed=retry_failed, stop=stop):
                 tally.add(outcome)
         summary = tally.summary
-        problem = "" if summary.total == total else seen.changed(min(total, summary.total))
+        problem = str(change.error or "")
         if folder or keep:
             store.finish()
         if out is not None and not folder and summary.explained and not problem:
             with screen.doing(f"writing {out.name}"):
-                written, problem = _written(task, out, seen.again(), store, summary)
+                written, problem = _written(task, out, iter(asked), store, summary)
         if out is not None and not folder and not (keep or problem or summary.failed):
             store.flush()
             clear(store.folder)
@@ -419,49 +422,3 @@ def _results(task: MoleculeTask, again: Iterator[Record], store: TableStore, fai
         except InputError:
             raise FileError(f"the result of {record.title} is not to be found any more; run the same command again.") from None
         yield record, found
-
-
-class SeenMolecules:
-    """Molecules that are read twice from the same file, which somebody may replace meanwhile."""
-
-    BYTES = 8
-    """The bytes that are remembered of each molecule."""
-
-    def __init__(self, asked: MoleculeRequest) -> None:
-        self._asked = asked
-        self._seen = bytearray()
-
-    def first(self) -> Iterator[Record]:
-        """The molecules, each remembered."""
-        for record in self._asked:
-            self._seen += self._digest(record)
-            yield record
-
-    def again(self) -> Iterator[Record]:
-        """The same molecules.
-
-        Raises:
-            FileError: they are not the same any more.
-        """
-        place = 0
-        for record in self._asked:
-            if self._seen[place : place + self.BYTES] != self._digest(record):
-                raise FileError(self.changed(place // self.BYTES))
-            yield record
-            place += self.BYTES
-        if place < len(self._seen):
-            raise FileError(self.changed(place // self.BYTES))
-
-    def changed(self, same: int) -> str:
-        """What to say if the molecules are the same up to this number only."""
-        name = "what was asked for" if self._asked.file is None else self._asked.file.name
-        return (
-            f"{name} changed while it was read, from molecule {same + 1} on. What is done is kept: the same command explains "
-            "what is there now."
-        )
-
-    def _digest(self, record: Record) -> bytes:
-        text = "\n".join(
-            (record.text, record.name, record.where, record.problem, *(cell for pair in record.columns for cell in pair))
-        )
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=self.BYTES).digest()

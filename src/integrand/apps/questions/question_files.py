@@ -17,6 +17,9 @@ TREC = ("description", "entity", "abbreviation", "person", "location", "number")
 BYTES = 1 << 28
 """The most bytes of a file of questions: millions of them."""
 
+MAX_CELLS = 8_000_000
+"""Lines and cells of a file of questions, each of which takes 60 bytes more than its letters."""
+
 LONGEST = 10_000
 """The most characters of a question; one of as many takes two seconds."""
 
@@ -87,6 +90,8 @@ def decoded(raw: bytes, name: str) -> str:
     """Decode bytes as UTF-8, or else as Latin-1, in which TREC is written; bytes with control characters are refused."""
     if _CONTROLS.search(raw):
         raise FileError(f"{name} is no text; expected one question per line. Save it as text, in UTF-8.")
+    if (count := raw.count(b"\n") + raw.count(b"\t")) > MAX_CELLS:
+        raise FileError(f"{name} has {count:,} lines and cells; expected at most {MAX_CELLS:,}. Split it.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:

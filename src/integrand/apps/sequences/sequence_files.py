@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from ...bounded_reading import bounded_bytes
 from ...errors import FileError
-from ...files import reading
 from ...words import shown
 from .alphabets import LONGEST
 
@@ -84,16 +82,11 @@ def read_fasta(file: str | PathLike[str]) -> Iterator[FastaRecord]:
         FileError: it cannot be read, or is no FASTA file.
     """
     path = Path(file)
-    with reading(path, what="a FASTA file") as opened:
-        packed = opened.read(2) == b"\x1f\x8b"
-        opened.seek(0)
-        try:
-            yield from _records(gzip.GzipFile(fileobj=opened) if packed else opened, path)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FileError(f"{shown(str(path))} is damaged ({error}); expected a whole gzipped FASTA file.") from None
+    with bounded_bytes(path, what="a FASTA file") as opened:
+        yield from _records(opened, path)
 
 
-def _records(lines: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[FastaRecord]:
+def _records(lines: IO[bytes], path: Path) -> Iterator[FastaRecord]:
     heading: str | None = None
     parts: list[str] = []
     count = size = total = 0

@@ -11,12 +11,16 @@ import numpy as np
 from torch import Tensor
 
 from ...batch.rows import arrow
+from ...bounded_reading import MAX_CELLS
 from ...errors import FileError, InputError, MissingExtraError, OptionError, quiet
 from ...files import reading
 from ...words import byte_size, first_line, shortened, shown
 
 LARGEST_CSV = 256 << 20
 """The most bytes of a CSV file that is read as a whole; ``explain_many`` reads larger ones piece by piece."""
+
+MAX_TABLE = 1 << 26
+"""Cells of a CSV file that is read as a whole: a short row is filled up to the length of the heading."""
 
 NAMED = 6
 """The most names of columns or rows that an error lists."""
@@ -175,10 +179,18 @@ def read_table(path: Path, *, index: str | None = None) -> TableRows:
             f"{shown(str(path))} has more than {byte_size(LARGEST_CSV)}; expected a table that fits into memory. Explain it "
             "piece by piece with integrand.explain_many in Python."
         )
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    columns = data.partition(b"\n")[0].count(separator.encode()) + 1
+    lines = data.count(b"\n") + 1
+    if columns > MAX_CELLS or columns * lines > MAX_TABLE:
+        raise FileError(
+            f"{shown(str(path))} has {columns:,} columns and {lines:,} lines; expected at most {MAX_CELLS:,} columns "
+            f"and {MAX_TABLE:,} cells. Explain it piece by piece with integrand.explain_many in Python."
+        )
     import io
 
     try:
-        frame = pandas.read_csv(io.BytesIO(data), sep="\t" if path.suffix.lower() == ".tsv" else ",", encoding="utf-8-sig")
+        frame = pandas.read_csv(io.BytesIO(data), sep=separator, encoding="utf-8-sig")
     except (ValueError, pandas.errors.ParserError, UnicodeDecodeError) as error:
         raise FileError(
             f"{shown(str(path))} cannot be read as a table ({first_line(error)}); expected CSV in UTF-8 with the names of the "

@@ -31,8 +31,9 @@ from ...batch.many import (
 )
 from ...batch.rows import Row, plain
 from ...batch.table import Manifest, TableStore
+from ...bounded_reading import MAX_ROW, bounded_bytes
 from ...errors import FileError, InputError, IntegrandError, OptionError
-from ...files import reading, text_file
+from ...files import text_file
 from ...words import shortened, shown
 from ..command_line import (
     BatchBar,
@@ -59,9 +60,6 @@ MOST, DRAWN = 500, 100
 
 PRINTED = 20
 """The most results that are printed where there is a file that has all of them."""
-
-LONGEST_LINE = 1 << 26
-"""The most bytes of a line of a file: a longer one would be held in memory as a whole."""
 
 HEADINGS = ("utterance", "question", "questions", "text", "texts", "sentence", "query", "prompt")
 """Headings under which tables have their texts; the first that is there counts."""
@@ -240,9 +238,9 @@ def _column(file: Path, names: list[str], what: str) -> str:
 
 def _lines(file: Path) -> Iterator[str]:
     """The lines of a file that are not blank; UTF-8, or else Latin-1."""
-    with reading(file, what="a file with one text per line") as opened:
+    with bounded_bytes(file, what="a file with one text per line") as opened:
         first = True
-        while raw := opened.readline(LONGEST_LINE):
+        while raw := opened.readline(MAX_ROW):
             if b"\0" in raw:
                 raise FileError(f"{shown(str(file))} is no text; expected one text per line. Save it as text, in UTF-8.")
             try:
