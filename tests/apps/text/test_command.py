@@ -86,7 +86,7 @@ def test_generate(run, name):
     said, head, columns, row, *_ = run(name, *given).stdout.splitlines()
     assert said.startswith("The film → bad: ")
     assert head == "The film → bad"
-    assert columns.split() == ["The", "film", "so", "far", "no", "words", "score"]
+    assert columns.split() == ["The", "film", "so", "far", "baseline", "score"]
     assert row.split()[0] == "bad"
 
 

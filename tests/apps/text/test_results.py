@@ -130,7 +130,7 @@ def test_generated_pages(tmp_path):
     assert "GPT2LMHeadModel" in parser.seen
     head, columns, *rows = found.words().terminal(colour=False, width=200).splitlines()
     assert head == "The film → is not bad"
-    assert columns.split() == ["The", "film", "so", "far", "no", "words", "score"]
+    assert columns.split() == ["The", "film", "so", "far", "baseline", "score"]
     assert [row.split()[0] for row in rows] == ["is", "not", "bad", "numbers"]
     assert rows[-1] == "numbers in units of 0.001"  # a small model's probabilities
     found.save(tmp_path / "a.json")
