@@ -114,7 +114,7 @@ def test_against(bert):
 def test_baselines(bert):
     with pytest.raises(
         OptionError,
-        match="got baseline='blank', 5 tokens that share nothing.*expected one of 'zero', 'pad', 'mask', 'eos', 'mean'",
+        match=r"got baseline='blank', 5 tokens that share nothing.*expected one of 'zero', 'pad', 'mask', 'eos', 'mean'",
     ):
         text.explain(*bert, "good", baseline="blank")
     with pytest.raises(OptionError, match="got baseline=1000; expected a token id from 0 to"):
