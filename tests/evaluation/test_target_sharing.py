@@ -237,16 +237,16 @@ def test_a_layer(options: dict[str, Any]) -> None:
 @way
 def test_tuples_and_indices_of_two_dimensions(options: dict[str, Any]) -> None:
     weight = torch.randn(3, 4, 6, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).sum(2)
-    calls: list[int] = []
+    graded: list[int] = []
 
     def model(a: Tensor, b: Tensor) -> Tensor:
-        calls.append(len(a))
+        graded.append(len(a) if torch.is_grad_enabled() else 0)
         return torch.einsum("pcf,nf->npc", weight, torch.sin(a * b))
 
     a, b = point().expand(3, -1), point(seed=1).expand(3, -1)
     targets = [(0, 1), (2, 3), (0, 0)]
     found = ig.integrated_gradients(model, (a, b), target=targets, score="probability", **options)  # type: ignore[arg-type]
-    assert sum(calls[1:]) < 0.7 * sum(one.gradients for one in found.certificate)
+    assert sum(graded) < 0.7 * sum(one.gradients for one in found.certificate)
     for row, target in enumerate(targets):
         own = ig.integrated_gradients(model, (a[:1], b[:1]), target=target, score="probability", **options)
         for mine, its in zip(found.values, own.values, strict=True):

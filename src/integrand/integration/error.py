@@ -472,7 +472,8 @@ class ClaimTest:
         moves = np.abs(self.shares[panels.line[claim.index] // self.mesh.examples]) @ panels.variation[claim.index]
         easy = value.error <= EASY * self.tol * value.size and cells <= FEW_NODES and not example.broad
         in_step = example.spread < IN_STEP or self._early(claim)  # few nodes tell little of how many directions there are
-        return bool(example.suspect or easy or (moves < UNSEEN_SHARE * value.size and in_step))
+        narrow = example.spread < IN_STEP and cells <= FEW_NODES
+        return bool(example.suspect or easy or narrow or (moves < UNSEEN_SHARE * value.size and in_step))
 
     def _early(self, claim: Claim) -> bool:
         return bool(self.cells * len(claim.index) + len(self.shares) < FEWEST)
