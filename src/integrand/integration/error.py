@@ -98,7 +98,7 @@ ELSEWHERE = 0.25
 """Of the attributions: what gradients without kinks are off by wherever one looks, if the nodes are in step with a wave."""
 
 
-UNSEEN_SHARE = 0.2
+UNSEEN_SHARE = 0.1
 """Share of the attributions that moves the score along the path, below which the score is no witness of them."""
 
 IN_STEP = 2.0
@@ -472,8 +472,7 @@ class ClaimTest:
         moves = np.abs(self.shares[panels.line[claim.index] // self.mesh.examples]) @ panels.variation[claim.index]
         easy = value.error <= EASY * self.tol * value.size and cells <= FEW_NODES and not example.broad
         in_step = example.spread < IN_STEP or self._early(claim)  # few nodes tell little of how many directions there are
-        narrow = example.spread < IN_STEP and cells <= FEW_NODES
-        return bool(example.suspect or easy or narrow or (moves < UNSEEN_SHARE * value.size and in_step))
+        return bool(example.suspect or easy or (moves < UNSEEN_SHARE * value.size and in_step))
 
     def _early(self, claim: Claim) -> bool:
         return bool(self.cells * len(claim.index) + len(self.shares) < FEWEST)

@@ -28,8 +28,9 @@ from .mesh import Mesh
 HIDDEN = 0.5
 """Share of the tolerance that may be hidden between the nodes before a claim is refuted."""
 
-MANY_FEATURES = 0.4
-"""Caution for N features: their hidden error is taken to be this times sqrt(N) above what one half of them shows."""
+MANY_FEATURES, MAX_CAUTION = 0.4, 10.0
+"""Caution for N features: their hidden error is taken to be MANY_FEATURES * sqrt(N) above what one half of them shows, but no
+more than MAX_CAUTION (600 features): what thousands show of a smooth score would be raised above the tolerance."""
 
 ZOOMED, PARTS = 8, (2, 4, 8)
 """Number of cells that are looked at more closely, those that may hide most, and the parts that each may be cut into."""
@@ -112,7 +113,7 @@ class HalvesTest:
         Of N independent errors a half shows the root of their sum of squares, which is 1 / sqrt(N) of their L1 norm.
         """
         root = float(torch.linalg.vector_norm(claim.found.values))
-        return 2 * max(1.0, MANY_FEATURES * claim.found.size / root if root else 1.0)
+        return 2 * min(max(1.0, MANY_FEATURES * claim.found.size / root if root else 1.0), MAX_CAUTION)
 
     def _differences(self, index: Ints, panel: Ints, cell: Ints, parts: int) -> Floats:
         """Shapley values of halves of the features less their integrated gradients, in equal parts of cells.
