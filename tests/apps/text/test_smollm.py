@@ -24,8 +24,8 @@ def chat_model():
 def test_it_answers_by_its_chat_template(chat_model) -> None:
     model, tokenizer = chat_model
     messages = [{"role": "user", "content": "What is the capital of France?"}]
-    given = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    written = model.generate(**given, max_new_tokens=6, do_sample=False)[0, given.input_ids.shape[1] :]
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    written = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs.input_ids.shape[1] :]
     assert "Paris" in tokenizer.decode(written)
 
 
