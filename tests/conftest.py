@@ -14,6 +14,9 @@ import torch
 
 from tests.browser import browser  # noqa: F401 - a fixture
 
+# Until all tests are collected: what is imported stays, and looking through it for garbage takes a quarter of that time.
+gc.disable()
+
 # Before any test: two processes of two threads each on two cores are slower than two of one.
 torch.set_num_threads(1)
 
@@ -79,6 +82,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: garbage collections, half a second each, need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class SparseCoverage:
