@@ -30,6 +30,9 @@ DURATIONS = HERE / "durations.json"
 SLOW = 0.1
 """Seconds from which on ``make quick`` leaves a test out; what is not in the file counts as quick."""
 
+LONG = 10.0
+"""Seconds from which on a test, with its file, comes before the others: begun last, it runs alone when all else is done."""
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
@@ -76,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+    if hasattr(config, "workerinput"):  # in a worker of xdist
+        long = {_file(name) for name, seconds in known.items() if seconds >= LONG}
+        items.sort(key=lambda item: _file(item.nodeid) not in long)
     for item in items:
         if known.get(item.nodeid, 0.0) >= SLOW:
             item.add_marker(pytest.mark.slow)
