@@ -14,6 +14,9 @@ import torch
 
 from tests.browser import browser  # noqa: F401 - a fixture
 
+# Until all tests are collected: what is imported stays, and looking through it for garbage takes a quarter of that time.
+gc.disable()
+
 # Before any test: two processes of two threads each on two cores are slower than two of one.
 torch.set_num_threads(1)
 
@@ -27,11 +30,19 @@ DURATIONS = HERE / "durations.json"
 SLOW = 0.1
 """Seconds from which on ``make quick`` leaves a test out; what is not in the file counts as quick."""
 
+LONG = 10.0
+"""Seconds from which on a test, with its file, comes before the others: begun last, it runs alone when all else is done."""
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """What a test draws without a seed does not hang on the tests that ran before it in the same process."""
-    torch.manual_seed(0)
+    """What a test draws without a seed does not hang on the tests that ran before it in the same process.
+
+    Not by ``torch.manual_seed``: for devices that are not in use it notes down the whole stack of calls, three times a test.
+    """
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture
@@ -74,6 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+    if hasattr(config, "workerinput"):  # in a worker of xdist
+        long = {_file(name) for name, seconds in known.items() if seconds >= LONG}
+        items.sort(key=lambda item: _file(item.nodeid) not in long)
     for item in items:
         if known.get(item.nodeid, 0.0) >= SLOW:
             item.add_marker(pytest.mark.slow)
@@ -85,6 +99,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: garbage collections, half a second each, need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class SparseCoverage:
