@@ -21,7 +21,7 @@ from ..backends.torch_function import TorchFunction
 from ..certificate import ExampleCertificate, final_status
 from ..functions.model_notes import notes_at
 from ..memory import in_chunks, out_of_memory
-from ..paths.base import Mixture, Nodes, Piece
+from ..paths.base import Nodes, Piece
 from ..profile import Profile
 from ..trees import Leaves, add_columns, flat, on_device
 from .checks import check_finite
@@ -37,6 +37,21 @@ T = TypeVar("T")
 
 EACH = 0.4
 """What an operation in half precision adds to the rounding of gradients, over the distance between neighbouring numbers."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Points beside a path: some features are as at the times of nodes, the rest as at other times.
+
+    Attributes:
+        rest: times of the rest of the features, (K,), for K nodes.
+        choice: the choice of features at each node, an index into the masks, (K,).
+        masks: the features at the times of the nodes, (choices, ...) for each input.
+    """
+
+    rest: Floats
+    choice: Ints
+    masks: Leaves
 
 
 @dataclass(frozen=True)

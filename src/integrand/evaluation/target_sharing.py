@@ -29,8 +29,8 @@ from .checks import check_finite
 
 if TYPE_CHECKING:
     from ..arrays import Floats, Ints
-    from ..paths.base import Mixture, Nodes
-    from .evaluator import Evaluated, Evaluator
+    from ..paths.base import Nodes
+    from .evaluator import Evaluated, Evaluator, Mixture
 
 LOOKED_AT = 512
 """Features of each row, at the most, that tell different rows apart before any two are compared as a whole."""

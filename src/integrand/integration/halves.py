@@ -19,7 +19,8 @@ import torch
 
 from ..arrays import Bools, Floats, Ints
 from ..errors import IntegrandError
-from ..paths.base import Mixture, Nodes
+from ..evaluation.evaluator import Mixture
+from ..paths.base import Nodes
 from ..quadrature.panel_rules import SCORE_ROUNDINGS, interpolation
 from ..trees import on_device, unflat
 from .error import Claim, Refutation

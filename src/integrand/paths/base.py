@@ -72,21 +72,6 @@ class Nodes:
         return all(np.array_equal(mine, yours) for mine, yours in pairs)
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Points beside a path: some features are as at the times of nodes, the rest as at other times.
-
-    Attributes:
-        rest: times of the rest of the features, (K,), for K nodes.
-        choice: the choice of features at each node, an index into the masks, (K,).
-        masks: the features at the times of the nodes, (choices, ...) for each input.
-    """
-
-    rest: Floats
-    choice: Ints
-    masks: Leaves
-
-
 @runtime_checkable
 class Path(Protocol):
     """What the engine integrates along.
