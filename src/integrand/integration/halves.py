@@ -109,7 +109,7 @@ class HalvesTest:
         return np.split(np.bincount(panel, scale[owner] * hidden, len(index)), np.cumsum(counts)[:-1])
 
     def _caution(self, claim: Claim) -> float:
-        """How much more may be hidden than one half of the features shows: 2, and more of many features.
+        """Factor by which more may be hidden than one half of the features shows: 2, and more of many features.
 
         Of N independent errors a half shows the root of their sum of squares, which is 1 / sqrt(N) of their L1 norm.
         """

@@ -78,8 +78,8 @@ class AlignedText:
     @staticmethod
     def of(pieces: Pieces, other: Pieces) -> AlignedText:
         """Lay a text beside another: one by one if both have as many tokens, else by what they have in common."""
-        mine, its = ([i for i, mark in enumerate(part.special) if not mark] for part in (pieces, other))
-        ids, other_ids = [pieces.ids[i] for i in mine], [other.ids[i] for i in its]
+        places, other_places = ([i for i, mark in enumerate(part.special) if not mark] for part in (pieces, other))
+        ids, other_ids = [pieces.ids[i] for i in places], [other.ids[i] for i in other_places]
         if len(ids) == len(other_ids):
             blocks = [(i, i + 1, i, i + 1) for i in range(len(ids)) if ids[i] != other_ids[i]]
         else:
@@ -94,7 +94,7 @@ class AlignedText:
         tokens: list[tuple[int, ...]] = [()] * len(pieces.ids)
         pairs = []
         for start, end, first, last in blocks:
-            replaced, by = mine[start:end], its[first:last]
+            replaced, by = places[start:end], other_places[first:last]
             # Tokens without a counterpart get the mean of the other text, which says nothing in particular.
             for i, j in zip_longest(replaced, by) if len(replaced) == len(by) else ((i, None) for i in replaced):
                 tokens[i] = (other.ids[j],) if j is not None else tuple(other.ids[k] for k in by) or tuple(other_ids)
@@ -102,7 +102,7 @@ class AlignedText:
         return AlignedText(other.text, tuple(tokens), tuple(pairs))
 
     def __str__(self) -> str:
-        words = ", ".join(f"{mine or 'nothing'!r} was {its or 'nothing'!r}" for mine, its in self.pairs)
+        words = ", ".join(f"{word or 'nothing'!r} was {start or 'nothing'!r}" for word, start in self.pairs)
         return f"the text {self.text!r}" + (f" ({words})" if words else "")
 
 
