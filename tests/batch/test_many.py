@@ -476,7 +476,7 @@ class Counting(torch.nn.Module):
 
 
 def test_inputs_share_the_models_calls_and_each_stops_on_its_own(tmp_path: Path) -> None:
-    hard, easy = torch.full((1, 4), 15.0), torch.full((15, 4), 0.05)
+    hard, easy = torch.full((1, 4), 15.0), torch.full((23, 4), 0.05)
     data = torch.cat([hard, easy]).double()
     model = Counting().eval()
     explain = ModelExplainer(model, tol=1e-4, chunk=64)
