@@ -267,3 +267,9 @@ def test_kernels_of_somebody_need_trust(saved, tmp_path):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"attn_implementation": "somebody/kernel"}))
     with pytest.raises(TrustError, match="asks for kernels of somebody/kernel, which transformers would run"):
         load(str(tmp_path / "own"), None, device="cpu")
+
+
+def test_two_baselines_at_once_are_refused(run):
+    refused = run("./nowhere", "The film", "--like", "The book", "--baseline", "mean", fails=True)
+    assert refused.exit_code == 2
+    assert "--like" in refused.output

@@ -211,6 +211,8 @@ def text(
     table = {"again": again, "keep": keep, "retry_failed": retry_failed}
     asked = TextOutput.checked(out, ENDINGS if len(model) == 1 else COMPARED, force=force, **table)
     words = words or []
+    if like is not None and baseline is not Baseline.zero:
+        raise typer.BadParameter("got both --like and --baseline; expected one of them", param_hint="--like")
     _check_source(words, file, column, model, asked)
     _check_given(ctx, task)
     numbers = None if dtype is None else dtype.value

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import zip_longest
 from typing import Any, Literal
 
 import torch
@@ -95,9 +94,10 @@ class AlignedText:
         pairs = []
         for start, end, first, last in blocks:
             replaced, by = places[start:end], other_places[first:last]
-            # Tokens without a counterpart get the mean of the other text, which says nothing in particular.
-            for i, j in zip_longest(replaced, by) if len(replaced) == len(by) else ((i, None) for i in replaced):
-                tokens[i] = (other.ids[j],) if j is not None else tuple(other.ids[k] for k in by) or tuple(other_ids)
+            # Of blocks of other lengths each token gets the mean of the counterparts, or of the whole text if there are none.
+            counterparts = tuple(other.ids[j] for j in by) or tuple(other_ids)
+            for number, i in enumerate(replaced):
+                tokens[i] = counterparts[number : number + 1] if len(replaced) == len(by) else counterparts
             pairs.append((" ".join(pieces.texts[i] for i in replaced), " ".join(other.texts[j] for j in by)))
         return AlignedText(other.text, tuple(tokens), tuple(pairs))
 
@@ -116,8 +116,7 @@ def resolved(baseline: Any, model: nn.Module, tokenizer: Any, texts: Sequence[Pi
         return [resolved(part, model, tokenizer, texts) for part in baseline]
     if not isinstance(baseline, str) or baseline in BASELINES:
         return baseline
-    device = torch.device("cpu")
-    [other] = encode(model, tokenizer, [baseline], device=device).pieces
+    [other] = encode(model, tokenizer, [baseline], device=torch.device("cpu")).pieces
     return tuple(AlignedText.of(pieces, other) for pieces in texts)
 
 
@@ -159,7 +158,7 @@ def baseline_words(baseline: Fill | list[Fill]) -> str:
 
 
 def _replacement(slot: Slot, fill: Fill, tokenizer: Any) -> Tensor:
-    """What replaces the tokens of a slot, (D,) or (N, T, D)."""
+    """Embeddings that replace the tokens of a slot, (D,) or (N, T, D)."""
     call, value = slot.looked, slot.looked.value
     if isinstance(fill, tuple):
         return _aligned(slot, fill)
